@@ -1,0 +1,98 @@
+package health
+
+import "time"
+
+// Verdict is what one look at one thing came to.
+type Verdict string
+
+const (
+	// OK : looked, and it is well.
+	OK Verdict = "ok"
+	// Degraded : works, but needs attention; the condition stays True with the check's reason.
+	Degraded Verdict = "degraded"
+	// Fatal : does not work; the condition is False.
+	Fatal Verdict = "fatal"
+	// Unknown : could not look; the condition is Unknown.
+	Unknown Verdict = "unknown"
+	// NotApplicable : the machine has no such thing.
+	NotApplicable Verdict = "notApplicable"
+)
+
+// Result is one look of one check. Message carries no numbers that change from look to look.
+type Result struct {
+	Verdict Verdict
+	// Reason is a name from the check's table of reasons, or one of the reasons of this package.
+	Reason  string
+	Message string
+}
+
+// Reasons that any check can come to.
+const (
+	// ReasonOK is the reason of a check that is well.
+	ReasonOK = "OK"
+	// ReasonNotApplicable is the reason of a check that has nothing to look at.
+	ReasonNotApplicable = "NotApplicable"
+	// ReasonPending : the check has not been looked at often enough yet to say anything.
+	ReasonPending = "Pending"
+	// ReasonTimeout : a look did not end within its deadline.
+	ReasonTimeout = "CheckTimedOut"
+	// ReasonPanicked : a look ended in a programming error.
+	ReasonPanicked = "CheckPanicked"
+)
+
+// Status is the status of a condition, with the values of Kubernetes.
+type Status string
+
+const (
+	StatusTrue    Status = "True"
+	StatusFalse   Status = "False"
+	StatusUnknown Status = "Unknown"
+)
+
+// Thresholds say how many equal looks in a row it takes to believe them.
+type Thresholds struct {
+	// Failure is the number of looks in a row, other than ok, after which a well check is not well. At least 1.
+	Failure int
+	// Success is the number of ok looks in a row after which a check is well (again). At least 1.
+	Success int
+}
+
+// Check is what the engine needs to know of a check.
+type Check struct {
+	// Name is unique, e.g. "cni-config".
+	Name string
+	// Condition is the type of the Node condition the check feeds, e.g. "fettle.dev/NetworkReady".
+	Condition  string
+	Thresholds Thresholds
+}
+
+// Condition is one condition to publish.
+type Condition struct {
+	Type    string
+	Status  Status
+	Reason  string
+	Message string
+}
+
+// CheckState is where a check stands after its thresholds.
+type CheckState struct {
+	Name string
+	Result
+	// Since is when the check came to this verdict and reason.
+	Since time.Time
+}
+
+// Counts counts checks by verdict.
+type Counts struct{ OK, Degraded, Fatal, Unknown, NotApplicable int }
+
+// Report is everything to be said of a machine at one moment.
+type Report struct {
+	// Decided is true once every check has come to a verdict, or to Unknown by its own looks. Before that nothing is
+	// published, so that what is known of the machine from before stays.
+	Decided bool
+	// Conditions by type, sorted. A type all of whose checks are NotApplicable is absent.
+	Conditions []Condition
+	// Checks in the order they were configured.
+	Checks []CheckState
+	Counts Counts
+}
