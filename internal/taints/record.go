@@ -1,0 +1,67 @@
+package taints
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// RecordAnnotation is the Node annotation that holds the ownership record. It is absent while no taint is owned.
+const RecordAnnotation = "fettle.dev/taints"
+
+// Record says which taints of a node are there on account of which rules.
+type Record map[ID][]types.UID
+
+type recordEntry struct {
+	Key    string             `json:"key"`
+	Effect corev1.TaintEffect `json:"effect"`
+	Rules  []types.UID        `json:"rules"`
+}
+
+// ReadRecord reads a node's record. A record that somebody broke counts as none: taints that are still wanted are
+// adopted anew, and the others are no longer known to be ours and stay.
+func ReadRecord(node *corev1.Node) Record {
+	var entries []recordEntry
+	if json.Unmarshal([]byte(node.Annotations[RecordAnnotation]), &entries) != nil {
+		return Record{}
+	}
+	record := make(Record, len(entries))
+	for _, e := range entries {
+		id := ID{Key: e.Key, Effect: e.Effect}
+		record[id] = append(record[id], e.Rules...)
+	}
+	return record
+}
+
+// Names reports whether the record has a taint on account of the rule.
+func (r Record) Names(uid types.UID) bool {
+	for _, uids := range r {
+		if slices.Contains(uids, uid) {
+			return true
+		}
+	}
+	return false
+}
+
+// encode gives the annotation's value, the same for equal records, or "" for an empty record.
+func (r Record) encode() string {
+	if len(r) == 0 {
+		return ""
+	}
+	entries := make([]recordEntry, 0, len(r))
+	for id, uids := range r {
+		uids = slices.Clone(uids)
+		slices.Sort(uids)
+		entries = append(entries, recordEntry{Key: id.Key, Effect: id.Effect, Rules: slices.Compact(uids)})
+	}
+	slices.SortFunc(entries, func(a, b recordEntry) int {
+		return compareIDs(ID{a.Key, a.Effect}, ID{b.Key, b.Effect})
+	})
+	encoded, err := json.Marshal(entries)
+	if err != nil { // strings only: cannot happen
+		panic(err)
+	}
+	return string(encoded)
+}
