@@ -1,0 +1,170 @@
+package kubeclient
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+)
+
+// FieldManager owns the agent's fields in server-side apply. Renaming it leaves the fields of old agents behind.
+const FieldManager = "fettle-nodeagent"
+
+// Node is what the agent reads of a Node. A whole one holds a list of images many times this size.
+type Node struct {
+	Name       string
+	UID        types.UID
+	Conditions []NodeCondition
+}
+
+// NodeCondition has the fields of a condition of a Node under their names in the API.
+type NodeCondition struct {
+	Type               string      `json:"type"`
+	Status             string      `json:"status"`
+	LastHeartbeatTime  metav1.Time `json:"lastHeartbeatTime,omitzero"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
+	Reason             string      `json:"reason,omitempty"`
+	Message            string      `json:"message,omitempty"`
+}
+
+// Node reads a Node. Errors are those of the API, so that apierrors can tell them apart; so it is with every call here.
+func (c *Client) Node(ctx context.Context, name string) (Node, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	raw, err := once(c.core.Get()).Resource("nodes").Name(name).Do(ctx).Raw()
+	if err != nil {
+		return Node{}, fmt.Errorf("get node %s: %w", name, err)
+	}
+	return decodeNode(raw)
+}
+
+func decodeNode(raw []byte) (Node, error) {
+	var n struct {
+		Metadata struct {
+			Name string    `json:"name"`
+			UID  types.UID `json:"uid"`
+		} `json:"metadata"`
+		Status struct {
+			Conditions []NodeCondition `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(raw, &n); err != nil {
+		return Node{}, fmt.Errorf("decode node: %w", err)
+	}
+	return Node{Name: n.Metadata.Name, UID: n.Metadata.UID, Conditions: n.Status.Conditions}, nil
+}
+
+// ApplyOptions say how a body is applied.
+type ApplyOptions struct {
+	// DryRun asks the API server to do everything but store the result.
+	DryRun bool
+}
+
+// ApplyNodeStatus applies body to the status of a Node, by force.
+func (c *Client) ApplyNodeStatus(ctx context.Context, name string, body []byte, o ApplyOptions) error {
+	if err := c.apply(ctx, c.core, "nodes", name, body, o); err != nil {
+		return fmt.Errorf("apply conditions to node %s: %w", name, err)
+	}
+	return nil
+}
+
+// ApplyHostStatus applies body to the status of a Host, by force.
+func (c *Client) ApplyHostStatus(ctx context.Context, name string, body []byte) error {
+	if err := c.apply(ctx, c.fettle, "hosts", name, body, ApplyOptions{}); err != nil {
+		return fmt.Errorf("apply status to host %s: %w", name, err)
+	}
+	return nil
+}
+
+func (c *Client) apply(ctx context.Context, group rest.Interface, resource, name string, body []byte, o ApplyOptions) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	request := once(group.Patch(types.ApplyPatchType)).Resource(resource).Name(name).SubResource("status").
+		Param("fieldManager", FieldManager).Param("force", "true").Body(body)
+	if o.DryRun {
+		request = request.Param("dryRun", metav1.DryRunAll)
+	}
+	return request.Do(ctx).Error()
+}
+
+// Lease reads a Lease.
+func (c *Client) Lease(ctx context.Context, namespace, name string) (*coordinationv1.Lease, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	var lease coordinationv1.Lease
+	if err := once(c.coordination.Get()).Namespace(namespace).Resource("leases").Name(name).Do(ctx).Into(&lease); err != nil {
+		return nil, fmt.Errorf("get lease %s/%s: %w", namespace, name, err)
+	}
+	return &lease, nil
+}
+
+// CreateLease creates a Lease and returns it as stored.
+func (c *Client) CreateLease(ctx context.Context, lease *coordinationv1.Lease, o ApplyOptions) (*coordinationv1.Lease, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	request := once(c.coordination.Post()).Namespace(lease.Namespace).Resource("leases").Body(lease)
+	if o.DryRun {
+		request = request.Param("dryRun", metav1.DryRunAll)
+	}
+	var stored coordinationv1.Lease
+	if err := request.Do(ctx).Into(&stored); err != nil {
+		return nil, fmt.Errorf("create lease %s/%s: %w", lease.Namespace, lease.Name, err)
+	}
+	return &stored, nil
+}
+
+// UpdateLease replaces a Lease, if it is still at the resourceVersion given, and returns it as stored.
+func (c *Client) UpdateLease(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	var stored coordinationv1.Lease
+	err := once(c.coordination.Put()).Namespace(lease.Namespace).Resource("leases").Name(lease.Name).Body(lease).Do(ctx).Into(&stored)
+	if err != nil {
+		return nil, fmt.Errorf("update lease %s/%s: %w", lease.Namespace, lease.Name, err)
+	}
+	return &stored, nil
+}
+
+// ListHost lists the one Host of that name, if it exists, and says from where to watch it. It is a list and not a get,
+// since only a list gives a resourceVersion to watch from when there is none.
+func (c *Client) ListHost(ctx context.Context, name string) (*fettlev1alpha1.HostList, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	var list fettlev1alpha1.HostList
+	options := metav1.ListOptions{FieldSelector: byName(name)}
+	if err := once(c.fettle.Get()).Resource("hosts").VersionedParams(&options, parameterCodec).Do(ctx).Into(&list); err != nil {
+		return nil, fmt.Errorf("list host %s: %w", name, err)
+	}
+	return &list, nil
+}
+
+// WatchHost watches the one Host of that name. The watch ends after d at the latest, by the server's hand.
+func (c *Client) WatchHost(ctx context.Context, name, resourceVersion string, d time.Duration) (watch.Interface, error) {
+	seconds := int64(d / time.Second)
+	options := metav1.ListOptions{
+		Watch:               true,
+		FieldSelector:       byName(name),
+		ResourceVersion:     resourceVersion,
+		AllowWatchBookmarks: true,
+		TimeoutSeconds:      &seconds,
+	}
+	w, err := once(c.fettle.Get()).Resource("hosts").VersionedParams(&options, parameterCodec).Watch(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("watch host %s: %w", name, err)
+	}
+	return w, nil
+}
+
+func byName(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
+
+// once keeps client-go from repeating a call by itself: whoever calls has the better plan.
+func once(r *rest.Request) *rest.Request { return r.MaxRetries(0) }
