@@ -38,6 +38,8 @@ const (
 	ReasonTimeout = "CheckTimedOut"
 	// ReasonPanicked : a look ended in a programming error.
 	ReasonPanicked = "CheckPanicked"
+	// ReasonLooksDisagree : enough looks in a row to be believed, but they contradict each other.
+	ReasonLooksDisagree = "LooksDisagree"
 )
 
 // Status is the status of a condition, with the values of Kubernetes.
@@ -95,4 +97,16 @@ type Report struct {
 	// Checks in the order they were configured.
 	Checks []CheckState
 	Counts Counts
+	// Summary is the worst of all checks.
+	Summary Summary
+}
+
+// Summary is what the checks come to in one word.
+type Summary struct {
+	// Verdict of the worst check; NotApplicable when there is no other.
+	Verdict Verdict
+	// Reason is that of the worst check, empty when all are well.
+	Reason string
+	// Since is when Verdict or Reason last changed, zero before the first look.
+	Since time.Time
 }

@@ -16,6 +16,8 @@ const (
 	Degraded Severity = "degraded"
 	// Fatal makes the condition False: the machine should take no new work.
 	Fatal Severity = "fatal"
+	// Unknown makes the condition Unknown: what the reason is about could not be looked at.
+	Unknown Severity = "unknown"
 )
 
 // Reason is one entry of a table.

@@ -1,0 +1,59 @@
+// Command nodeagent finds out what is wrong with the machine it runs on and says so.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := execute(ctx, newRootCommand())
+	stop()
+	os.Exit(code)
+}
+
+// newRootCommand lists the subcommands; each is made in a file of its own.
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "nodeagent",
+		Short:         "Finds out what is wrong with this machine and says so",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(
+		newCheckCommand(),
+		newConfigCommand(),
+		newVersionCommand(),
+	)
+	return root
+}
+
+// execute runs the command and gives the process's exit status: that of an exitStatus error, else 2 for an error. What
+// went wrong goes to stderr.
+func execute(ctx context.Context, root *cobra.Command) int {
+	err := root.ExecuteContext(ctx)
+	var status exitStatus
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &status):
+		return int(status)
+	default:
+		fmt.Fprintln(root.ErrOrStderr(), "nodeagent:", err)
+		return 2
+	}
+}
+
+// exitStatus is returned by a command that has said everything there is to say and ends with a status.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

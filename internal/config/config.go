@@ -1,0 +1,109 @@
+// Package config reads the agent's configuration: defaults, then a YAML file, then FETTLE_* environment variables, then
+// flags, the later over the earlier.
+//
+// It is strict: an unknown key, a wrong type or an impossible value is a fault with its place and with what is allowed,
+// and all faults are reported at once. It knows the kinds of checks only as the list it is given.
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fettle-dev/fettle/internal/health"
+	"github.com/fettle-dev/fettle/internal/probes"
+)
+
+// DefaultPath is where the file is looked for when none is named. It need not exist.
+const DefaultPath = "/etc/fettle/nodeagent.yaml"
+
+// Config is the agent's whole configuration. The tags are read by package strict; a reference of all keys can be made
+// from them.
+type Config struct {
+	NodeName   string    `key:"nodeName" doc:"name of the machine's Node object; empty: the machine's host name"`
+	Kubeconfig string    `key:"kubeconfig" doc:"kubeconfig file of the agent; empty: the pod's ServiceAccount"`
+	StateDir   string    `key:"stateDir" doc:"folder for what the agent remembers over restarts" is:"abspath"`
+	HostRoot   string    `key:"hostRoot" doc:"folder in which the machine's root file system is found" is:"abspath"`
+	Heartbeat  Heartbeat `key:"heartbeat" doc:"how the agent shows that it is alive"`
+	Log        Log       `key:"log" doc:"the agent's own log"`
+	// Checks are all known checks, configured or not, disabled ones too, in the order of the kinds. The file's list,
+	// key "checks", is merged into it by name.
+	Checks []Check
+}
+
+// Heartbeat sets the agent's Lease. LeaseDuration > Interval > StatusTimeout holds in every Config that Load returned.
+type Heartbeat struct {
+	Interval      time.Duration `key:"interval" doc:"time between two renewals of the Lease" min:"100ms"`
+	LeaseDuration time.Duration `key:"leaseDuration" doc:"how long the Lease holds without a renewal; whole seconds" min:"1s"`
+	StatusTimeout time.Duration `key:"statusTimeout" doc:"deadline of one call to the API server, and of one question to the runtime" min:"10ms"`
+}
+
+// Validate reports what the values say only together.
+func (h Heartbeat) Validate(fault func(what, allowed string, keys ...string)) {
+	const order = "leaseDuration > interval > statusTimeout"
+	if h.LeaseDuration%time.Second != 0 {
+		fault(fmt.Sprintf("%s is not a whole number of seconds, which is what a Lease can hold", h.LeaseDuration), "e.g. 40s", "leaseDuration")
+	}
+	if h.Interval >= h.LeaseDuration {
+		fault(fmt.Sprintf("the interval %s is not shorter than the lease duration %s", h.Interval, h.LeaseDuration), order, "interval", "leaseDuration")
+	}
+	if h.StatusTimeout >= h.Interval {
+		fault(fmt.Sprintf("the status timeout %s is not shorter than the interval %s", h.StatusTimeout, h.Interval), order, "statusTimeout", "interval")
+	}
+}
+
+// Log sets the agent's own log.
+type Log struct {
+	Level  string `key:"level" doc:"least severe level that is logged" oneof:"debug,info,warn,error"`
+	Format string `key:"format" doc:"auto: to the journal where stderr is connected to it, else text" oneof:"auto,text,json,journal"`
+}
+
+// Check is one check as configured.
+type Check struct {
+	Kind     probes.Kind
+	Settings CheckSettings
+	// Options is what Kind.Build takes: a pointer to the kind's options.
+	Options any
+}
+
+// CheckSettings are the keys that every check has.
+type CheckSettings struct {
+	Name             string        `key:"name" doc:"which check this entry sets; required"`
+	Disabled         bool          `key:"disabled" doc:"the check is not looked at and feeds no condition"`
+	Interval         time.Duration `key:"interval" doc:"time from look to look" min:"1s"`
+	Timeout          time.Duration `key:"timeout" doc:"deadline of one look" min:"10ms"`
+	FailureThreshold int           `key:"failureThreshold" doc:"looks in a row, other than ok, after which the check is not well" min:"1" max:"10"`
+	SuccessThreshold int           `key:"successThreshold" doc:"ok looks in a row after which the check is well again" min:"1" max:"10"`
+}
+
+// Validate reports what the values say only together.
+func (c CheckSettings) Validate(fault func(what, allowed string, keys ...string)) {
+	if c.Timeout >= c.Interval {
+		fault(fmt.Sprintf("the timeout %s is not shorter than the interval %s", c.Timeout, c.Interval), "interval > timeout", "timeout", "interval")
+	}
+}
+
+// Thresholds are those the health engine takes.
+func (c CheckSettings) Thresholds() health.Thresholds {
+	return health.Thresholds{Failure: c.FailureThreshold, Success: c.SuccessThreshold}
+}
+
+// Default is the configuration that holds where nothing is configured.
+func Default(kinds []probes.Kind) Config {
+	c := Config{
+		StateDir:  "/var/lib/fettle",
+		HostRoot:  "/",
+		Heartbeat: Heartbeat{Interval: 10 * time.Second, LeaseDuration: 40 * time.Second, StatusTimeout: 5 * time.Second},
+		Log:       Log{Level: "info", Format: "auto"},
+	}
+	for _, k := range kinds {
+		c.Checks = append(c.Checks, Check{
+			Kind: k,
+			Settings: CheckSettings{
+				Name: k.Name, Interval: k.Interval, Timeout: k.Timeout,
+				FailureThreshold: k.Thresholds.Failure, SuccessThreshold: k.Thresholds.Success,
+			},
+			Options: k.NewOptions(),
+		})
+	}
+	return c
+}

@@ -1,0 +1,253 @@
+package strict
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Decoder reads one file and collects what is wrong with it.
+type Decoder struct {
+	file   string
+	faults Faults
+	places map[string]place // where the value of a key path was given
+}
+
+// NewDecoder starts with no faults. file is the name that they give as the place.
+func NewDecoder(file string) *Decoder {
+	return &Decoder{file: file, places: map[string]place{}}
+}
+
+// Document parses the file's single YAML document and returns its root, a mapping; nil when it is empty or not usable.
+func (d *Decoder) Document(content []byte) *yaml.Node {
+	reader := yaml.NewDecoder(bytes.NewReader(content))
+	var first, second yaml.Node
+	if err := reader.Decode(&first); err != nil {
+		if !errors.Is(err, io.EOF) {
+			d.syntax(err)
+		}
+		return nil
+	}
+	switch err := reader.Decode(&second); {
+	case err == nil:
+		d.fault(d.at(second.Line), "", "a second YAML document starts here", "one document")
+	case !errors.Is(err, io.EOF):
+		d.syntax(err)
+		return nil
+	}
+	root := first.Content[0]
+	if root.ShortTag() == "!!null" {
+		return nil
+	}
+	d.refuse(root)
+	if root.Kind != yaml.MappingNode {
+		d.fault(d.at(root.Line), "", "the file holds "+describe(root), "a mapping of keys to values")
+		return nil
+	}
+	return root
+}
+
+var syntaxLine = regexp.MustCompile(`^line (\d+): `)
+
+func (d *Decoder) syntax(err error) {
+	text, at := strings.TrimPrefix(err.Error(), "yaml: "), place{where: d.file}
+	if m := syntaxLine.FindStringSubmatch(text); m != nil {
+		line, _ := strconv.Atoi(m[1])
+		text, at = strings.TrimPrefix(text, m[0]), d.at(line)
+	}
+	d.fault(at, "", "not valid YAML: "+text, "")
+}
+
+// refuse reports the features of YAML that say one thing in a roundabout way.
+func (d *Decoder) refuse(n *yaml.Node) {
+	switch {
+	case n.Kind == yaml.AliasNode:
+		d.fault(d.at(n.Line), "", fmt.Sprintf("alias *%s: aliases are not supported", n.Value), "the value written out")
+	case n.Anchor != "":
+		d.fault(d.at(n.Line), "", fmt.Sprintf("anchor &%s: anchors are not supported", n.Anchor), "the value alone")
+	case n.Style&yaml.TaggedStyle != 0:
+		d.fault(d.at(n.Line), "", fmt.Sprintf("tag %s: tags are not supported", quote(n.Tag)), "the value alone")
+	}
+	for _, child := range n.Content {
+		d.refuse(child)
+	}
+}
+
+// Target takes keys of a mapping.
+type Target interface {
+	keys() []string
+	// decode takes the key's value; false when the key is not one of its own.
+	decode(d *Decoder, key, path string, value *yaml.Node) bool
+}
+
+// Raw takes one key's value as it is.
+type Raw struct {
+	name string
+	node *yaml.Node
+}
+
+// Key makes a Target that keeps the value of one key for the caller to decode.
+func Key(name string) *Raw { return &Raw{name: name} }
+
+// Node is the value, nil when the key was not there.
+func (r *Raw) Node() *yaml.Node { return r.node }
+
+func (r *Raw) keys() []string { return []string{r.name} }
+
+func (r *Raw) decode(_ *Decoder, key, _ string, value *yaml.Node) bool {
+	if key == r.name {
+		r.node = value
+	}
+	return key == r.name
+}
+
+// fields takes the keys that the fields of a struct name.
+type fields struct{ value reflect.Value }
+
+// Fields makes a Target of a pointer to a struct. Keys that are absent leave their fields as they are.
+func Fields(pointer any) Target { return fields{reflect.ValueOf(pointer).Elem()} }
+
+func (f fields) keys() []string {
+	var names []string
+	for i := range f.value.NumField() {
+		if name := f.value.Type().Field(i).Tag.Get("key"); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (f fields) decode(d *Decoder, key, path string, value *yaml.Node) bool {
+	for i := range f.value.NumField() {
+		if field := f.value.Type().Field(i); field.Tag.Get("key") == key {
+			d.value(value, path, f.value.Field(i), field.Tag)
+			return true
+		}
+	}
+	return false
+}
+
+// Mapping decodes a mapping's keys into the targets that know them. prefix is the mapping's own key path, "" for the root.
+func (d *Decoder) Mapping(n *yaml.Node, prefix string, targets ...Target) {
+	var known []string
+	for _, t := range targets {
+		known = append(known, t.keys()...)
+	}
+	lines := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode {
+			d.fault(d.at(key.Line), prefix, "a key is "+describe(key), "text")
+			continue
+		}
+		path := join(prefix, key.Value)
+		if first, twice := lines[key.Value]; twice {
+			d.fault(d.at(key.Line), path, fmt.Sprintf("is set a second time; the first is in line %d", first), "")
+			continue
+		}
+		lines[key.Value] = key.Line
+		d.places[path] = d.at(key.Line)
+		if !slices.ContainsFunc(targets, func(t Target) bool { return t.decode(d, key.Value, path, value) }) {
+			d.fault(d.at(key.Line), join(prefix, printable(key.Value)), Unknown("key", key.Value, known), strings.Join(known, ", "))
+		}
+	}
+}
+
+// Items returns the items of a list; none, with a fault, when the node is something else. A nil node is an empty list.
+func (d *Decoder) Items(n *yaml.Node, path string) []*yaml.Node {
+	switch {
+	case n == nil, n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null", n.Kind == yaml.AliasNode:
+		return nil
+	case n.Kind != yaml.SequenceNode:
+		d.fault(d.at(n.Line), path, "is "+describe(n), "a list")
+		return nil
+	}
+	return n.Content
+}
+
+// IsMapping reports a fault unless the node is a mapping.
+func (d *Decoder) IsMapping(n *yaml.Node, path string) bool {
+	if n.Kind != yaml.MappingNode && n.Kind != yaml.AliasNode {
+		d.fault(d.at(n.Line), path, "is "+describe(n), "a mapping of keys to values")
+	}
+	return n.Kind == yaml.MappingNode
+}
+
+// Fault reports something that the caller found wrong at a node.
+func (d *Decoder) Fault(n *yaml.Node, path, what, allowed string) {
+	d.fault(d.at(n.Line), path, what, allowed)
+}
+
+func (d *Decoder) value(n *yaml.Node, path string, into reflect.Value, tag reflect.StructTag) {
+	switch {
+	case n.Kind == yaml.AliasNode: // reported by refuse
+	case isList(into):
+		items := d.Items(n, path)
+		list := reflect.MakeSlice(into.Type(), len(items), len(items))
+		for i, item := range items {
+			d.value(item, fmt.Sprintf("%s[%d]", path, i), list.Index(i), tag)
+		}
+		if items != nil || n.Kind == yaml.SequenceNode {
+			into.Set(list)
+		}
+	case isStruct(into):
+		if n.ShortTag() != "!!null" && d.IsMapping(n, path) {
+			d.Mapping(n, path, fields{into})
+		}
+	case n.Kind != yaml.ScalarNode:
+		d.fault(d.at(n.Line), path, "is "+describe(n), allowed(into, tag))
+	default:
+		if what := mistyped(n, into); what != "" {
+			d.fault(d.at(n.Line), path, what, allowed(into, tag))
+		} else if what := assign(into, tag, n.Value); what != "" {
+			d.fault(d.at(n.Line), path, what, allowed(into, tag))
+		}
+	}
+}
+
+// describe names what a node holds.
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.AliasNode:
+		return "an alias"
+	}
+	switch n.ShortTag() {
+	case "!!null":
+		return "empty"
+	case "!!int", "!!float":
+		return "the number " + quote(n.Value)
+	case "!!bool":
+		return "the truth value " + quote(n.Value)
+	case "!!timestamp":
+		return "the date " + quote(n.Value)
+	default:
+		return "the text " + quote(n.Value)
+	}
+}
+
+func join(prefix, key string) string {
+	if prefix == "" {
+		return key
+	}
+	return prefix + "." + key
+}
+
+// printable keeps odd keys from breaking a fault's line.
+func printable(key string) string {
+	if q := strconv.Quote(key); q != `"`+key+`"` || len(key) > 60 || key == "" {
+		return quote(key)
+	}
+	return key
+}

@@ -1,0 +1,214 @@
+package schedule
+
+import (
+	"context"
+	"hash/fnv"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/fettle-dev/fettle/internal/health"
+)
+
+const (
+	// relookAfter is the time to the next look of a check that is unsettled; the check's interval when that is shorter.
+	relookAfter = time.Second
+	// relooks bounds early looks in a row, so that a check which never settles is not looked at every second for ever.
+	// It is above the sum of any two thresholds that the configuration allows.
+	relooks = 24
+	// firstLooksWithin spreads the first looks, so that an agent's start is no burst.
+	firstLooksWithin = 500 * time.Millisecond
+	// tick is the longest time without progress of a scheduler that is able to schedule.
+	tick = time.Second
+	// farewell is how long a scheduler that is told to end waits for looks that were told so too.
+	farewell = time.Second
+)
+
+// Observe is told what a look came to and when it ended. unsettled asks for another look soon. It is called from one
+// goroutine, never while another call of it runs, and must not block: checks wait for it, and so does Progress.
+type Observe func(name string, r health.Result, at time.Time) (unsettled bool)
+
+// Scheduler looks at checks again and again.
+type Scheduler struct {
+	plans    []*plan
+	observe  Observe
+	log      *slog.Logger
+	ended    chan ending
+	progress atomic.Uint64
+}
+
+// plan is where one check stands in its schedule. Only the goroutine of Run touches it.
+type plan struct {
+	Check
+	first time.Duration // from the start of Run to the first look
+	phase time.Duration // from the start of Run to the grid of regular looks
+	start time.Time
+
+	due      time.Time
+	deadline time.Time // of the look that runs; zero when none is to be waited for
+	running  bool      // a look has been started and has not returned
+	hung     bool      // that look was reported as timed out
+	cancel   context.CancelFunc
+	early    int // early looks in a row
+}
+
+// ending is a look's goroutine coming back.
+type ending struct {
+	plan   *plan
+	result health.Result
+}
+
+// New makes a scheduler. seed tells machines apart (the node's name, say): it sets each check's phase, so that a
+// thousand machines started at once do not look, and write, in step. Intervals and timeouts must be above zero.
+func New(checks []Check, seed string, observe Observe, log *slog.Logger) *Scheduler {
+	s := &Scheduler{observe: observe, log: log, ended: make(chan ending, len(checks))}
+	for _, c := range checks {
+		s.plans = append(s.plans, &plan{
+			Check: c,
+			first: spread(seed+"/first/"+c.Name, min(firstLooksWithin, c.Interval/10)),
+			phase: spread(seed+"/phase/"+c.Name, c.Interval),
+		})
+	}
+	return s
+}
+
+// spread picks a duration in [0, within) from a seed.
+func spread(seed string, within time.Duration) time.Duration {
+	if within <= 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	h.Write([]byte(seed))
+	// Mix once more: the high bits of FNV hardly differ between seeds that differ in their last bytes.
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return time.Duration(x % uint64(within))
+}
+
+// Progress is a number that moves at least every second or so while the scheduler is able to start looks and to pass on
+// results. Looks that hang do not stop it; an Observe that does not return does.
+func (s *Scheduler) Progress() uint64 { return s.progress.Load() }
+
+// Run schedules until ctx ends, and returns nil. Looks that run then are told to end and their results dropped; Run
+// waits a second for them. It must be called once.
+func (s *Scheduler) Run(ctx context.Context) error {
+	start := time.Now()
+	for _, p := range s.plans {
+		p.start, p.due = start, start.Add(p.first)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.farewell()
+			return nil
+		case e := <-s.ended:
+			s.end(ctx, e)
+		case <-timer.C:
+		}
+		now := time.Now()
+		next := now.Add(tick)
+		for _, p := range s.plans {
+			if ctx.Err() != nil {
+				break
+			}
+			if at := s.advance(ctx, p, now); at.Before(next) {
+				next = at
+			}
+		}
+		s.progress.Add(1)
+		timer.Reset(max(time.Until(next), 0))
+	}
+}
+
+// advance does what is due for one check, and says when to come back to it.
+func (s *Scheduler) advance(ctx context.Context, p *plan, now time.Time) time.Time {
+	if !p.deadline.IsZero() && !now.Before(p.deadline) {
+		if !p.hung {
+			s.log.Warn("check hangs", "check", p.Name, "timeout", p.Timeout)
+		}
+		p.hung, p.deadline = true, time.Time{}
+		p.plan(now, s.observe(p.Name, p.timedOut(), now))
+	}
+	if p.deadline.IsZero() && !now.Before(p.due) {
+		// A look that hangs is not joined by a second one. The time that one would have had passes all the same, so
+		// that what is said of the check keeps following its thresholds.
+		p.deadline = now.Add(p.patience())
+		if !p.running {
+			s.start(ctx, p)
+		}
+	}
+	if p.deadline.IsZero() {
+		return p.due
+	}
+	return p.deadline
+}
+
+func (s *Scheduler) start(ctx context.Context, p *plan) {
+	look, cancel := context.WithTimeout(ctx, p.Timeout)
+	p.running, p.cancel = true, cancel
+	go func() {
+		s.ended <- ending{plan: p, result: p.look(look, s.log)}
+	}()
+}
+
+// end takes in a look that returned. The result of one that had been given up on is dropped, and its check is looked at
+// afresh.
+func (s *Scheduler) end(ctx context.Context, e ending) {
+	p := e.plan
+	p.cancel()
+	p.running = false
+	now := time.Now()
+	if p.hung {
+		s.log.Info("check came back", "check", p.Name)
+		p.hung, p.deadline, p.due = false, time.Time{}, now
+		return
+	}
+	p.deadline = time.Time{}
+	if ctx.Err() == nil {
+		p.plan(now, s.observe(p.Name, e.result, now))
+	}
+}
+
+// plan sets the time of the next look.
+func (p *plan) plan(now time.Time, unsettled bool) {
+	if unsettled && p.early < relooks {
+		p.early++
+		p.due = now.Add(min(relookAfter, p.Interval))
+		return
+	}
+	if !unsettled {
+		p.early = 0
+	}
+	// The first point of the grid that leaves half an interval of rest.
+	after := now.Add(p.Interval/2).Sub(p.start) - p.phase
+	steps := after/p.Interval + 1
+	if after < 0 {
+		steps = 0
+	}
+	p.due = p.start.Add(p.phase + steps*p.Interval)
+}
+
+func (s *Scheduler) farewell() {
+	patience := time.NewTimer(farewell)
+	defer patience.Stop()
+	for {
+		waiting := false
+		for _, p := range s.plans {
+			waiting = waiting || (p.running && !p.hung)
+		}
+		if !waiting {
+			return
+		}
+		select {
+		case e := <-s.ended:
+			e.plan.cancel()
+			e.plan.running = false
+		case <-patience.C:
+			return
+		}
+	}
+}

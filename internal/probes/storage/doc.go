@@ -1,0 +1,2 @@
+// Package storage holds the checks of a machine's file systems.
+package storage
