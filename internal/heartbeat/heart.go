@@ -196,7 +196,7 @@ func (h *Heart) report(s Status, sent time.Time) State {
 	_, last := h.board.read()
 	before := h.board.set(s, sent)
 	if s.State == Holding {
-		if before.State == IdentityConflict {
+		if h.why == "" && (before.State == IdentityConflict || before.State == WaitingForNode) {
 			h.why = "the lease is ours again"
 		}
 		if h.why == "" && sent.Sub(last) > h.o.LeaseDuration {
