@@ -1,0 +1,124 @@
+// Package daemonset holds the manifests of the node agent; the test applies them to a real API server. That the pod
+// can do its work is tested in a virtual machine, see test/vm.
+package daemonset
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/probes/catalogue"
+	"github.com/fettle-dev/fettle/test/controlplane"
+)
+
+func TestManifests(t *testing.T) {
+	c := controlplane.ForTest(t, controlplane.Options{ControllerManager: true})
+	if err := c.Apply(t.Context(), "../crds"); err != nil {
+		t.Fatal(err)
+	}
+	kubectl := func(t *testing.T, args ...string) string {
+		t.Helper()
+		out, err := c.Kubectl(t.Context(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, way := range []struct {
+		name string
+		args []string
+	}{
+		{"on the client's side", nil},
+		{"on the server's side", []string{"--server-side"}},
+	} {
+		t.Run("apply "+way.name, func(t *testing.T) {
+			kubectl(t, append([]string{"apply", "--filename=."}, way.args...)...)
+			kubectl(t, append([]string{"diff", "--filename=."}, way.args...)...) // fails when anything would change
+			t.Run("rights", func(t *testing.T) { testRights(t, c) })
+			kubectl(t, "delete", "--filename=.", "--wait")
+		})
+	}
+}
+
+func testRights(t *testing.T, c *controlplane.ControlPlane) {
+	for _, tc := range []struct {
+		what string // verb resource[.group][/subresource] [namespace]
+		want bool
+	}{
+		{"get nodes", true},
+		{"list nodes", false},
+		{"watch nodes", false},
+		{"patch nodes", false},
+		{"delete nodes", false},
+		{"patch nodes/status", true},
+		{"update nodes/status", false},
+		{"get hosts.fettle.dev", true},
+		{"list hosts.fettle.dev", true},
+		{"watch hosts.fettle.dev", true},
+		{"create hosts.fettle.dev", false},
+		{"patch hosts.fettle.dev", false},
+		{"delete hosts.fettle.dev", false},
+		{"patch hosts.fettle.dev/status", true},
+		{"get leases.coordination.k8s.io fettle-node-lease", true},
+		{"create leases.coordination.k8s.io fettle-node-lease", true},
+		{"update leases.coordination.k8s.io fettle-node-lease", true},
+		{"patch leases.coordination.k8s.io fettle-node-lease", true},
+		{"list leases.coordination.k8s.io fettle-node-lease", false},
+		{"delete leases.coordination.k8s.io fettle-node-lease", false},
+		{"update leases.coordination.k8s.io kube-node-lease", false},
+		{"update leases.coordination.k8s.io kube-system", false},
+		{"create events default", true},
+		{"patch events.events.k8s.io default", true},
+		{"create events kube-system", false},
+		{"get secrets fettle-system", false},
+		{"get configmaps fettle-system", false},
+		{"list pods fettle-system", false},
+		{"create serviceaccounts/token fettle-system", false},
+	} {
+		words := strings.Fields(tc.what)
+		resource, subresource, _ := strings.Cut(words[1], "/")
+		args := []string{"auth", "can-i", words[0], resource, "--subresource=" + subresource, "--as=system:serviceaccount:fettle-system:nodeagent"}
+		if len(words) > 2 {
+			args = append(args, "--namespace="+words[2])
+		}
+		answer, err := c.Kubectl(t.Context(), args...)
+		switch strings.TrimSpace(answer) {
+		case "yes":
+			if !tc.want {
+				t.Errorf("the agent may %s", tc.what)
+			}
+		case "no": // with exit status 1
+			if tc.want {
+				t.Errorf("the agent may not %s", tc.what)
+			}
+		default:
+			t.Errorf("%s: answer %q, error %v", tc.what, answer, err)
+		}
+	}
+}
+
+func TestShippedConfigurationIsValidAndSoAreItsExamples(t *testing.T) {
+	manifest, err := os.ReadFile("20-config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shipped corev1.ConfigMap
+	if err := yaml.UnmarshalStrict(manifest, &shipped); err != nil {
+		t.Fatal(err)
+	}
+	text := shipped.Data["nodeagent.yaml"]
+	examples := regexp.MustCompile(`(?m)^# ?`).ReplaceAllString(text, "")
+	if examples == text {
+		t.Fatalf("no examples in %q", text)
+	}
+	for _, content := range []string{text, examples} {
+		if _, err := config.Parse("nodeagent.yaml", []byte(content), catalogue.Kinds()); err != nil {
+			t.Error(err)
+		}
+	}
+}
