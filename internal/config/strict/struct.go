@@ -30,7 +30,7 @@ func (d *Decoder) validate(prefix string, v reflect.Value) {
 		}
 	}
 	asks, ok := v.Addr().Interface().(Validator)
-	if !ok || d.hasFaultUnder(prefix) {
+	if !ok || d.refused(prefix, fields{v}.keys()) {
 		return // a value that was refused left its default behind, and comparing that would mislead
 	}
 	asks.Validate(func(what, allowed string, keys ...string) {
@@ -39,10 +39,13 @@ func (d *Decoder) validate(prefix string, v reflect.Value) {
 	})
 }
 
-func (d *Decoder) hasFaultUnder(prefix string) bool {
+// refused says whether a value of one of the keys, or a part of it, was at fault.
+func (d *Decoder) refused(prefix string, keys []string) bool {
 	for _, f := range d.faults {
-		if prefix == "" || strings.HasPrefix(f.Key, prefix+".") {
-			return true
+		for _, k := range keys {
+			if rest, found := strings.CutPrefix(f.Key, join(prefix, k)); found && (rest == "" || rest[0] == '[' || rest[0] == '.') {
+				return true
+			}
 		}
 	}
 	return false
