@@ -32,6 +32,8 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(
 		newCheckCommand(),
 		newConfigCommand(),
+		newPreflightCommand(),
+		newRunCommand(),
 		newVersionCommand(),
 	)
 	return root

@@ -1,0 +1,220 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/health"
+	"github.com/fettle-dev/fettle/internal/heartbeat"
+	"github.com/fettle-dev/fettle/internal/kubeclient"
+	"github.com/fettle-dev/fettle/internal/report"
+)
+
+// Bounds of a session with an API server.
+const (
+	// sourceEvery is how often the files behind a connection are looked at for a change.
+	sourceEvery = 15 * time.Second
+	// stallAfter is how long the scheduler may stand still before the Lease is not renewed. It moves every second.
+	stallAfter = 10 * time.Second
+)
+
+type clusterOptions struct {
+	node      string
+	self      fettlev1alpha1.HostAgent
+	source    kubeclient.Source
+	stateDir  string // empty: none
+	heartbeat config.Heartbeat
+	progress  func() uint64
+	log       *slog.Logger
+}
+
+// cluster is the agent's side of the API server: it finds one, keeps the Lease there and publishes. It keeps the latest
+// of what there is to say for whenever it can be said.
+type cluster struct {
+	o clusterOptions
+
+	mu       sync.Mutex
+	report   *health.Report
+	runtime  *report.Runtime
+	reporter *report.Reporter // nil while there is no session
+	heart    *heartbeat.Heart // likewise
+	alone    bool
+}
+
+func newCluster(o clusterOptions) *cluster { return &cluster{o: o} }
+
+func (c *cluster) say(r health.Report) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.report = &r
+	if c.reporter != nil {
+		c.reporter.Say(r)
+	}
+}
+
+func (c *cluster) setRuntime(r report.Runtime) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runtime = &r
+	if c.reporter != nil {
+		c.reporter.SetRuntime(r)
+	}
+}
+
+// status says in a few words how publishing stands.
+func (c *cluster) status() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.alone:
+		return "standalone"
+	case c.reporter == nil:
+		return "not published: no API server yet"
+	}
+	if s := c.heart.Status(); s.State == heartbeat.IdentityConflict {
+		return "not published: another agent speaks for this node"
+	}
+	return string(c.reporter.Status())
+}
+
+// run joins the cluster, and joins it anew whenever what it joined by has changed or stopped working.
+func (c *cluster) run(ctx context.Context) {
+	connector := &kubeclient.Connector{
+		Source: c.o.source, NodeName: c.o.node, UserAgent: c.userAgent("connect"), Log: c.o.log,
+	}
+	for ctx.Err() == nil {
+		candidate, err := connector.Wait(ctx)
+		if errors.Is(err, kubeclient.ErrStandalone) {
+			c.o.log.Info("running without a cluster", "why", err.Error())
+			c.mu.Lock()
+			c.alone = true
+			c.mu.Unlock()
+			return
+		}
+		if err != nil {
+			return // the context ended
+		}
+		c.o.log.Info("joining the cluster", "origin", candidate.Origin, "server", candidate.Config.Host)
+		why, err := c.session(ctx, candidate)
+		if err != nil {
+			c.o.log.Error("cannot use the API server that was found", "error", err)
+			why = "it cannot be used"
+			pause(ctx, sourceEvery)
+		}
+		if ctx.Err() == nil {
+			c.o.log.Info("looking for the API server again", "why", why)
+		}
+	}
+}
+
+// session speaks to one API server until the context ends or there is a reason to look for it anew.
+func (c *cluster) session(ctx context.Context, candidate kubeclient.Candidate) (why string, err error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	h := c.o.heartbeat
+	beats, err := c.client(candidate, "heartbeat", min(h.StatusTimeout, h.Interval/2))
+	if err != nil {
+		return "", err
+	}
+	reports, err := c.client(candidate, "report", h.StatusTimeout)
+	if err != nil {
+		return "", err
+	}
+	var heart *heartbeat.Heart
+	reporter := report.New(reports, report.Options{
+		Node: c.o.node, Agent: c.o.self, Log: c.o.log,
+		Holds:     func() bool { return heart.Holds() },
+		DoubtNode: func() { heart.DoubtNode() },
+	})
+	heart = heartbeat.New(beats, heartbeat.Options{
+		Namespace: fettlev1alpha1.LeaseNamespace, Node: c.o.node, Holder: c.o.self.ID, StateDir: c.o.stateDir,
+		Interval: h.Interval, LeaseDuration: h.LeaseDuration,
+		Progress: c.o.progress, StallAfter: stallAfter,
+		Reapply: reporter.Reapply, Log: c.o.log,
+	})
+	watch := &report.HostWatch{API: reports, Name: c.o.node, Seen: reporter.HostSeen, Log: c.o.log}
+
+	c.enter(heart, reporter)
+	defer c.leave()
+	var parts sync.WaitGroup
+	parts.Go(func() { heart.Run(ctx) })
+	parts.Go(func() { reporter.Run(ctx) })
+	parts.Go(func() { watch.Run(ctx) })
+	why = c.watchSource(ctx, candidate, heart)
+	end()
+	parts.Wait()
+	beats.DropConnections()
+	reports.DropConnections()
+	return why, nil
+}
+
+// watchSource waits for a reason to look for the API server anew: the files that led to it say something else now, or it
+// does not answer and there is another address to try.
+func (c *cluster) watchSource(ctx context.Context, candidate kubeclient.Candidate, heart *heartbeat.Heart) (why string) {
+	failing := time.Time{}
+	for pause(ctx, sourceEvery) {
+		if c.o.source.Changed(candidate) {
+			return "the files that say how to reach it have changed"
+		}
+		if heart.Status().State != heartbeat.Failing {
+			failing = time.Time{}
+			continue
+		}
+		if failing.IsZero() {
+			failing = time.Now()
+		}
+		if others, err := c.o.source.Candidates(); err == nil && len(others) > 1 && time.Since(failing) > c.o.heartbeat.LeaseDuration {
+			return "it does not take our heartbeat, and there is another address"
+		}
+	}
+	return "the agent ends"
+}
+
+func (c *cluster) enter(heart *heartbeat.Heart, reporter *report.Reporter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heart, c.reporter = heart, reporter
+	if c.report != nil {
+		reporter.Say(*c.report)
+	}
+	if c.runtime != nil {
+		reporter.SetRuntime(*c.runtime)
+	}
+}
+
+func (c *cluster) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heart, c.reporter = nil, nil
+}
+
+// client makes a client for one purpose, with connections and a budget of its own.
+func (c *cluster) client(candidate kubeclient.Candidate, purpose string, timeout time.Duration) (*kubeclient.Client, error) {
+	client, err := kubeclient.New(candidate.Config, kubeclient.Settings{
+		UserAgent: c.userAgent(purpose), CallTimeout: timeout, CallsPerSecond: 5, Burst: 10,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the client for %s: %w", purpose, err)
+	}
+	return client, nil
+}
+
+func (c *cluster) userAgent(purpose string) string {
+	return "fettle-nodeagent/" + c.o.self.Version + " (" + purpose + ")"
+}
+
+// pause waits, and reports whether the context is still on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
