@@ -175,11 +175,18 @@ func relative(p string) string {
 	return "."
 }
 
-// named gives an error the host path that was asked for.
+// named gives an error the host path that was asked for, and a plain word for the call that failed.
 func named(p string, err error) error {
+	failed := &fs.PathError{Op: "open", Path: p, Err: err}
 	var at *fs.PathError
 	if errors.As(err, &at) {
-		return &fs.PathError{Op: at.Op, Path: p, Err: at.Err}
+		failed.Op, failed.Err = at.Op, at.Err
 	}
-	return &fs.PathError{Op: "open", Path: p, Err: err}
+	if plain, found := plainOps[failed.Op]; found {
+		failed.Op = plain
+	}
+	return failed
 }
+
+// plainOps are the words of os.Root that the reader of a message need not know.
+var plainOps = map[string]string{"openat": "open", "statat": "stat", "lstatat": "stat", "lstat": "stat", "readlinkat": "readlink"}
