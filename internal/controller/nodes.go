@@ -1,0 +1,152 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/events"
+	"github.com/fettle-dev/fettle/internal/hosts"
+	"github.com/fettle-dev/fettle/internal/liveness/watch"
+	"github.com/fettle-dev/fettle/internal/nodewriter"
+	"github.com/fettle-dev/fettle/internal/readiness"
+	"github.com/fettle-dev/fettle/internal/taints"
+)
+
+// nodes brings single nodes to what rules and agents make of them.
+type nodes struct {
+	cache    cache.Cache
+	client   client.Client
+	live     client.Reader
+	writer   *nodewriter.Writer
+	rules    *readiness.Rules
+	failures *readiness.Failures
+	status   *readiness.Status
+	events   *events.Queue
+	agents   *watch.Watch
+	spells   spells
+	grace    time.Duration
+	log      logr.Logger
+
+	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+}
+
+// Reconcile does everything that there is to do about one node.
+func (n *nodes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	node, host, err := n.read(ctx, request.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	defer n.status.Wake()
+	if node == nil {
+		n.forget(request.Name)
+		return reconcile.Result{}, nil
+	}
+	node, spell, silenceErr := n.silence(ctx, node, host)
+	node, taintErr := n.taint(ctx, node)
+	hostErr := n.tendHost(ctx, node, host, spell, silenceErr)
+	if overtaken(silenceErr) || overtaken(hostErr) {
+		return reconcile.Result{RequeueAfter: overtakenPause}, taintErr
+	}
+	return reconcile.Result{RequeueAfter: spell.again}, errors.Join(silenceErr, taintErr, hostErr)
+}
+
+// overtakenPause gives the cache time to show what overtook us.
+const overtakenPause = 200 * time.Millisecond
+
+// overtaken reports whether somebody else, perhaps an agent that is back, wrote first. Then we look again.
+func overtaken(err error) bool { return apierrors.IsConflict(err) }
+
+// read gets a node as new as we know it, and its Host if there is one. A node that is gone is nil.
+func (n *nodes) read(ctx context.Context, name string) (*corev1.Node, *fettlev1alpha1.Host, error) {
+	key := client.ObjectKey{Name: name}
+	node := &corev1.Node{}
+	if err := n.cache.Get(ctx, key, node); err != nil {
+		return nil, nil, client.IgnoreNotFound(err)
+	}
+	host := &fettlev1alpha1.Host{}
+	switch err := n.cache.Get(ctx, key, host); {
+	case apierrors.IsNotFound(err):
+		host = nil
+	case err != nil:
+		return nil, nil, err
+	}
+	return n.writer.Latest(node), host, nil
+}
+
+func (n *nodes) forget(name string) {
+	n.writer.Forget(name)
+	n.failures.Clear(name)
+	n.spells.end(name)
+}
+
+// taint writes what the rules want on the node.
+func (n *nodes) taint(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	rules, err := n.rules.Current(ctx)
+	if err != nil {
+		return node, err
+	}
+	var decision taints.Decision
+	written, err := n.writer.Write(ctx, node, func(node *corev1.Node) nodewriter.Change {
+		decision = taints.Decide(node, rules, time.Now())
+		return nodewriter.Change{Taints: decision.Taints, TaintsChanged: decision.TaintsChanged, Annotations: decision.Annotations}
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			n.failures.Set(node.Name, err, concerned(node, decision, rules), time.Now())
+		}
+		return written, err
+	}
+	n.failures.Clear(node.Name)
+	for _, e := range readiness.Events(node, decision.Changes, rules, time.Now()) {
+		n.log.V(1).Info(e.Note, "node", node.Name)
+		n.events.Add(e)
+	}
+	return written, nil
+}
+
+// concerned gives the rules on whose account a decision was to be written.
+func concerned(node *corev1.Node, decision taints.Decision, rules *taints.Rules) []types.UID {
+	var uids []types.UID
+	for _, change := range decision.Changes {
+		uids = append(uids, change.Rules...)
+	}
+	if len(uids) > 0 {
+		return uids
+	}
+	for _, rule := range rules.All() {
+		if rule.Selects(node) {
+			uids = append(uids, rule.UID)
+		}
+	}
+	return uids
+}
+
+// tendHost makes the Host, or says on it what is known of its agent; the Node has been told before.
+func (n *nodes) tendHost(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host, s say, nodeErr error) error {
+	if node.DeletionTimestamp != nil {
+		return nil
+	}
+	if !hosts.Of(host, node) {
+		return hosts.Ensure(ctx, n.client, node, host)
+	}
+	if s.hostReason == "" || nodeErr != nil {
+		return nil
+	}
+	if err := hosts.SetUnknown(ctx, n.client, host, s.hostReason, s.hostMessage, time.Now()); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	n.spells.toldHost(node.Name)
+	return nil
+}

@@ -1,0 +1,90 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/fettle-dev/fettle/internal/liveness"
+)
+
+// Namespace is where the controller and its leader lease live.
+const Namespace = "fettle-system"
+
+// LeaderLease is the name of the leader lease.
+const LeaderLease = "fettle-controller"
+
+// UserAgent identifies the controller's requests, and names it as a field manager.
+const UserAgent = "fettle-controller"
+
+// Options of the controller. DefaultOptions gives those of a production controller.
+type Options struct {
+	// LeaderElect makes the controller act only while it holds the leader lease in LeaderElectionNamespace.
+	LeaderElect             bool
+	LeaderElectionNamespace string
+	// LeaderLeaseDuration, LeaderRenewDeadline and LeaderRetryPeriod are those of client-go's leader election.
+	LeaderLeaseDuration, LeaderRenewDeadline, LeaderRetryPeriod time.Duration
+
+	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" turns the server off.
+	MetricsBindAddress, HealthProbeBindAddress string
+
+	// HostLifecycleGracePeriod is how long an agent may be silent; an agent whose lease asks for more gets more.
+	HostLifecycleGracePeriod time.Duration
+	// HostStartupGracePeriod is how long an agent that never reported may take to appear.
+	HostStartupGracePeriod time.Duration
+
+	// QPS limits the requests a second to the API server, with bursts of twice as many; negative is no limit, since the
+	// API server's own priority and fairness knows better.
+	QPS float32
+	// Concurrency is the number of nodes that are written at once.
+	Concurrency int
+
+	Log logr.Logger
+}
+
+// DefaultOptions are those of the flags.
+func DefaultOptions() Options {
+	return Options{
+		LeaderElectionNamespace:  Namespace,
+		LeaderLeaseDuration:      15 * time.Second,
+		LeaderRenewDeadline:      10 * time.Second,
+		LeaderRetryPeriod:        2 * time.Second,
+		MetricsBindAddress:       "0",
+		HealthProbeBindAddress:   ":8081",
+		HostLifecycleGracePeriod: 50 * time.Second,
+		HostStartupGracePeriod:   2 * time.Minute,
+		QPS:                      -1,
+		Concurrency:              16,
+		Log:                      logr.Discard(),
+	}
+}
+
+// Validate reports all faults at once, by the name of the flag.
+func (o Options) Validate() error {
+	var faults []error
+	refuse := func(flag, allowed string, got any) {
+		faults = append(faults, fmt.Errorf("--%s must be %s, not %v", flag, allowed, got))
+	}
+	if o.HostLifecycleGracePeriod <= 0 {
+		refuse("host-lifecycle-grace-period", "more than 0", o.HostLifecycleGracePeriod)
+	}
+	if o.HostStartupGracePeriod <= 0 {
+		refuse("host-startup-grace-period", "more than 0", o.HostStartupGracePeriod)
+	}
+	if o.Concurrency < 1 {
+		refuse("concurrency", "at least 1", o.Concurrency)
+	}
+	if o.QPS == 0 {
+		refuse("kube-api-qps", "more than 0, or negative for no limit", o.QPS)
+	}
+	if o.LeaderElect && o.LeaderElectionNamespace == "" {
+		refuse("leader-election-namespace", "the name of a namespace", `""`)
+	}
+	return errors.Join(faults...)
+}
+
+func (o Options) limits() liveness.Limits {
+	return liveness.Limits{Grace: o.HostLifecycleGracePeriod, StartupGrace: o.HostStartupGracePeriod}
+}

@@ -1,0 +1,120 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/hosts"
+	"github.com/fettle-dev/fettle/internal/nodewriter"
+)
+
+// forever is long enough for a cache to wait for an API server that is away.
+const forever = 10 * 365 * 24 * time.Hour
+
+// Run runs a controller until the context ends, or until it cannot go on, e.g. because it lost the leader lease.
+func Run(ctx context.Context, cfg *rest.Config, o Options) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	mgr, err := newManager(cfg, o)
+	if err != nil {
+		return fmt.Errorf("set up the controller: %w", err)
+	}
+	s := &setup{mgr: mgr, o: o}
+	if err := mgr.Add(s); err != nil {
+		return fmt.Errorf("set up the controller: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("set up the controller: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("caches", func(*http.Request) error { return s.synced() }); err != nil {
+		return fmt.Errorf("set up the controller: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("run the controller: %w", err)
+	}
+	return nil
+}
+
+func newManager(cfg *rest.Config, o Options) (manager.Manager, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent = UserAgent
+	cfg.QPS, cfg.Burst = o.QPS, int(2*o.QPS)
+	return manager.New(cfg, manager.Options{
+		Scheme:                        scheme,
+		MapperProvider:                func(*rest.Config, *http.Client) (apimeta.RESTMapper, error) { return kinds(), nil },
+		Logger:                        o.Log,
+		Cache:                         cacheOptions(),
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              LeaderLease,
+		LeaderElectionNamespace:       o.LeaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true, // Run's caller exits when Run returns
+		LeaseDuration:                 &o.LeaderLeaseDuration,
+		RenewDeadline:                 &o.LeaderRenewDeadline,
+		RetryPeriod:                   &o.LeaderRetryPeriod,
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
+		HealthProbeBindAddress:        o.HealthProbeBindAddress,
+		Controller:                    config.Controller{CacheSyncTimeout: forever, SkipNameValidation: new(true)},
+	})
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, fettlev1alpha1.AddToScheme, readinessv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}
+
+// kinds maps the few kinds that the controller uses to their resources, so that it can begin while the API server is away
+// or does not know them yet.
+func kinds() apimeta.RESTMapper {
+	mapper := apimeta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), apimeta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), apimeta.RESTScopeRoot)
+	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), apimeta.RESTScopeNamespace)
+	mapper.Add(eventsv1.SchemeGroupVersion.WithKind("Event"), apimeta.RESTScopeNamespace)
+	mapper.Add(fettlev1alpha1.GroupVersion.WithKind("Host"), apimeta.RESTScopeRoot)
+	mapper.Add(readinessv1alpha1.GroupVersion.WithKind("NodeReadinessRule"), apimeta.RESTScopeRoot)
+	return mapper
+}
+
+// cacheOptions keep of every object what the controller reads, and share it instead of copying: nobody may change what
+// comes from the cache.
+func cacheOptions() cache.Options {
+	return cache.Options{
+		DefaultTransform:             cache.TransformStripManagedFields(),
+		DefaultUnsafeDisableDeepCopy: new(true),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}:          {Transform: nodewriter.Trim},
+			&fettlev1alpha1.Host{}:  {Transform: hosts.Trim},
+			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{fettlev1alpha1.LeaseNamespace: {}}},
+		},
+	}
+}

@@ -1,0 +1,182 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/events"
+	"github.com/fettle-dev/fettle/internal/liveness/watch"
+	"github.com/fettle-dev/fettle/internal/nodewriter"
+	"github.com/fettle-dev/fettle/internal/readiness"
+)
+
+const (
+	// lookPause is the time between looks for what the cluster has to have before the controller can begin.
+	lookPause = 2 * time.Second
+	// complainPause is the least time between two complaints about the same thing.
+	complainPause = 30 * time.Second
+)
+
+// setup waits until the cluster has what the controller needs, then starts the parts. It runs on every replica, so that
+// a replica that becomes the leader has warm caches.
+type setup struct {
+	mgr manager.Manager
+	o   Options
+
+	informers atomic.Pointer[[]cache.Informer]
+}
+
+// NeedLeaderElection makes replicas that do not lead prepare too.
+func (s *setup) NeedLeaderElection() bool { return false }
+
+// Start prepares, and returns when the parts are under the care of the manager.
+func (s *setup) Start(ctx context.Context) error {
+	if err := s.await(ctx, "the namespaces", s.ensureNamespaces); err != nil {
+		return nil // the context ended
+	}
+	if err := s.await(ctx, "the custom resources", s.findKinds); err != nil {
+		return nil
+	}
+	if err := s.addParts(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("start the parts of the controller: %w", err)
+	}
+	return nil
+}
+
+// synced answers readiness probes.
+func (s *setup) synced() error {
+	informers := s.informers.Load()
+	if informers == nil {
+		return errors.New("the controller waits for the API server, its namespaces or its custom resources; its log says what is missing")
+	}
+	for _, i := range *informers {
+		if !i.HasSynced() {
+			return errors.New("caches are not synced yet")
+		}
+	}
+	return nil
+}
+
+// await looks again until there is no fault, and complains now and then.
+func (s *setup) await(ctx context.Context, what string, look func(context.Context) error) error {
+	var complained time.Time
+	for {
+		err := look(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil && time.Since(complained) >= complainPause {
+			s.o.Log.Error(err, "cannot begin without "+what+"; will keep looking")
+			complained = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookPause):
+		}
+	}
+}
+
+// ensureNamespaces makes the namespaces of the leases where it may. In a cluster it may not: they come from
+// deploy/controller.
+func (s *setup) ensureNamespaces(ctx context.Context) error {
+	names := []string{fettlev1alpha1.LeaseNamespace}
+	if s.o.LeaderElect {
+		names = append(names, s.o.LeaderElectionNamespace)
+	}
+	for _, name := range names {
+		namespace := &corev1.Namespace{}
+		err := s.mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: name}, namespace)
+		if apierrors.IsNotFound(err) {
+			namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if err = s.mgr.GetClient().Create(ctx, namespace); apierrors.IsAlreadyExists(err) {
+				err = nil
+			}
+			if apierrors.IsForbidden(err) {
+				return fmt.Errorf("namespace %s is missing: apply deploy/controller: %w", name, err)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("look for namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// findKinds looks for the custom resources.
+func (s *setup) findKinds(context.Context) error {
+	known, err := discovery.NewDiscoveryClientForConfigAndClient(s.mgr.GetConfig(), s.mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	for version, resource := range map[schema.GroupVersion]string{
+		readinessv1alpha1.GroupVersion: "nodereadinessrules",
+		fettlev1alpha1.GroupVersion:    "hosts",
+	} {
+		list, err := known.ServerResourcesForGroupVersion(version.String())
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("look for %s of %s: %w", resource, version, err)
+		}
+		if list == nil || !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
+			return fmt.Errorf("the cluster does not know %s of %s: apply deploy/crds", resource, version)
+		}
+	}
+	return nil
+}
+
+// addParts starts the caches and gives the parts to the manager, which starts them once this replica leads.
+func (s *setup) addParts(ctx context.Context) error {
+	caches, c := s.mgr.GetCache(), s.mgr.GetClient()
+	var informers []cache.Informer
+	for _, obj := range []client.Object{&corev1.Node{}, &coordinationv1.Lease{}, &fettlev1alpha1.Host{}, &readinessv1alpha1.NodeReadinessRule{}} {
+		informer, err := caches.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		informers = append(informers, informer)
+	}
+	s.informers.Store(&informers)
+
+	writer := nodewriter.New(c, s.mgr.GetAPIReader())
+	rules, failures := readiness.NewRules(caches), &readiness.Failures{}
+	status := readiness.NewStatus(caches, c, rules, failures, s.o.Log.WithName("status"))
+	instance, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the name of this machine: %w", err)
+	}
+	queue := events.NewQueue(c, instance, writer.Busy, s.o.Log.WithName("events"))
+	n := &nodes{
+		cache: caches, client: c, live: s.mgr.GetAPIReader(), writer: writer, rules: rules, failures: failures,
+		status: status, events: queue, grace: s.o.HostLifecycleGracePeriod, log: s.o.Log.WithName("nodes"),
+	}
+	n.agents = watch.New(watch.Options{
+		Leases: informers[1], Hosts: informers[2], Live: s.mgr.GetAPIReader(), Limits: s.o.limits(),
+		Changed: n.enqueue, Log: s.o.Log.WithName("liveness"),
+	})
+	if err := n.start(s.mgr, s.o.Concurrency); err != nil {
+		return err
+	}
+	for _, part := range []manager.Runnable{n.agents, status, queue} {
+		if err := s.mgr.Add(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}

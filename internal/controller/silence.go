@@ -1,0 +1,200 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/events"
+	"github.com/fettle-dev/fettle/internal/hosts"
+	"github.com/fettle-dev/fettle/internal/liveness"
+	"github.com/fettle-dev/fettle/internal/readiness"
+)
+
+// nudgeAfter is how long a node may say AgentSilent of a living agent before the agent is asked to report again.
+const nudgeAfter = 5 * time.Second
+
+const (
+	silentMessage = "the node agent stopped renewing its lease"
+	absentMessage = "no node agent has reported yet"
+	nudgeMessage  = "the node agent is alive, and is asked to report again"
+)
+
+// say is what remains to be done about a silence once the node's conditions are right.
+type say struct {
+	// hostReason and hostMessage are to be said on the Host, with Ready=Unknown; empty for nothing.
+	hostReason, hostMessage string
+	// again is when to look at the node again though nothing may have changed; 0 for never.
+	again time.Duration
+}
+
+// silence sets the agent's conditions on the node to Unknown when the agent is silent.
+func (n *nodes) silence(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host) (*corev1.Node, say, error) {
+	if !hosts.Of(host, node) {
+		return node, say{}, nil
+	}
+	verdict := n.agents.Verdict(node.Name, host.UID)
+	switch verdict.State {
+	case liveness.Silent:
+		return n.silent(ctx, node, host, verdict)
+	case liveness.NeverReported:
+		if hosts.IsUnknown(host) {
+			return node, say{}, nil
+		}
+		return node, say{hostReason: fettlev1alpha1.ReasonHostNeverReported, hostMessage: absentMessage}, nil
+	case liveness.Alive:
+		s, err := n.nudge(ctx, node, host)
+		return node, s, err
+	}
+	return node, say{}, nil
+}
+
+func (n *nodes) silent(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host, verdict liveness.Verdict) (*corev1.Node, say, error) {
+	owesNode, owesHost := has(node, host, speaks), !hosts.IsUnknown(host)
+	if again := n.spells.silent(node.Name, verdict.Since, owesNode, owesHost, n.grace, time.Now()); again > 0 {
+		return node, say{again: again}, nil
+	}
+	if owesNode {
+		written, err := n.writer.SetUnknown(ctx, node, host.Status.ConditionTypes, fettlev1alpha1.ReasonAgentSilent, silentMessage, time.Now())
+		if err != nil {
+			return node, say{}, client.IgnoreNotFound(err)
+		}
+		node = written
+		n.spells.toldNode(node.Name)
+		n.events.Add(events.Event{
+			Regarding: readiness.NodeReference(node), Type: corev1.EventTypeWarning,
+			Reason: fettlev1alpha1.ReasonAgentSilent, Action: "SetConditionsUnknown", Note: silentMessage, At: time.Now(),
+		})
+	}
+	if owesHost {
+		return node, say{hostReason: fettlev1alpha1.ReasonHostStatusUnknown, hostMessage: silentMessage}, nil
+	}
+	return node, say{}, nil
+}
+
+// has reports whether one of the agent's conditions on the node is like that.
+func has(node *corev1.Node, host *fettlev1alpha1.Host, like func(corev1.NodeCondition) bool) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return slices.Contains(host.Status.ConditionTypes, string(c.Type)) && like(c)
+	})
+}
+
+func silenced(c corev1.NodeCondition) bool { return c.Reason == fettlev1alpha1.ReasonAgentSilent }
+func speaks(c corev1.NodeCondition) bool   { return !silenced(c) }
+
+// nudge asks a living agent to report again when the node still says that it is silent: our Unknown and its report
+// crossed. It looks live before it does.
+func (n *nodes) nudge(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host) (say, error) {
+	stale := func(node *corev1.Node, host *fettlev1alpha1.Host) bool {
+		return !hosts.IsUnknown(host) && has(node, host, silenced)
+	}
+	if again := n.spells.alive(node.Name, stale(node, host), time.Now()); again != 0 {
+		return say{again: max(again, 0)}, nil
+	}
+	liveNode, err := n.writer.Live(ctx, node.Name)
+	if err != nil {
+		return say{}, client.IgnoreNotFound(fmt.Errorf("read node %s: %w", node.Name, err))
+	}
+	liveHost := &fettlev1alpha1.Host{}
+	if err := n.live.Get(ctx, client.ObjectKey{Name: node.Name}, liveHost); err != nil {
+		return say{}, client.IgnoreNotFound(fmt.Errorf("read host %s: %w", node.Name, err))
+	}
+	if !stale(liveNode, liveHost) {
+		return say{again: nudgeAfter}, nil
+	}
+	return say{hostReason: fettlev1alpha1.ReasonHostStatusUnknown, hostMessage: nudgeMessage, again: nudgeAfter}, nil
+}
+
+// spells remembers what was said of each silence, so that an agent that is back, but whose lease we have not seen yet,
+// is not talked down at once.
+type spells struct {
+	mu     sync.Mutex
+	byNode map[string]*spell // guarded by mu
+}
+
+type spell struct {
+	// since is when the silence began; zero while the agent is alive.
+	since time.Time
+	// node and host are true once each was told of this silence.
+	node, host bool
+	// odd is since when something contradicts the verdict; zero for not.
+	odd time.Time
+}
+
+// silent says how long to wait before Unknown is written: 0 for now. What was written once and is gone was overwritten
+// by the agent, so its lease will follow; only when it has not after a grace period is Unknown written again.
+func (s *spells) silent(node string, since time.Time, owesNode, owesHost bool, grace time.Duration, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.get(node)
+	if !p.since.Equal(since) {
+		*p = spell{since: since}
+	}
+	if overwritten := owesNode && p.node || owesHost && p.host; !overwritten {
+		p.odd = time.Time{}
+		return 0
+	}
+	if p.odd.IsZero() {
+		p.odd = now
+	}
+	if wait := p.odd.Add(grace).Sub(now); wait > 0 {
+		return wait
+	}
+	*p = spell{since: since}
+	return 0
+}
+
+// alive says how long to wait before a living agent is nudged: 0 for now, negative for no need to.
+func (s *spells) alive(node string, stale bool, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !stale {
+		delete(s.byNode, node)
+		return -1
+	}
+	p := s.get(node)
+	if !p.since.IsZero() || p.odd.IsZero() {
+		*p = spell{odd: now}
+	}
+	if wait := p.odd.Add(nudgeAfter).Sub(now); wait > 0 {
+		return wait
+	}
+	p.odd = now
+	return 0
+}
+
+func (s *spells) toldNode(node string) { s.told(node, func(p *spell) { p.node = true }) }
+func (s *spells) toldHost(node string) { s.told(node, func(p *spell) { p.host = true }) }
+
+func (s *spells) told(node string, mark func(*spell)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.byNode[node]; p != nil {
+		mark(p)
+	}
+}
+
+func (s *spells) end(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byNode, node)
+}
+
+// get must be called with mu held.
+func (s *spells) get(node string) *spell {
+	if s.byNode == nil {
+		s.byNode = map[string]*spell{}
+	}
+	p := s.byNode[node]
+	if p == nil {
+		p = &spell{}
+		s.byNode[node] = p
+	}
+	return p
+}

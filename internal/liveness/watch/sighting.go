@@ -1,0 +1,124 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/liveness"
+)
+
+// sighting is a lease or a Host as an informer showed it, or its end.
+type sighting struct {
+	node  string
+	lease *coordinationv1.Lease
+	host  *fettlev1alpha1.Host
+	gone  bool
+}
+
+func leaseSighting(obj any) (sighting, bool) {
+	lease, ok := obj.(*coordinationv1.Lease)
+	if !ok {
+		return sighting{}, false
+	}
+	return sighting{node: lease.Name, lease: lease}, true
+}
+
+func hostSighting(obj any) (sighting, bool) {
+	host, ok := obj.(*fettlev1alpha1.Host)
+	if !ok {
+		return sighting{}, false
+	}
+	return sighting{node: host.Name, host: host}, true
+}
+
+// follow passes on everything an informer shows, what it has already first, until stop is called.
+func (w *Watch) follow(ctx context.Context, informer Informer, read func(any) (sighting, bool)) (stop func(), err error) {
+	pass := func(obj any, gone bool) {
+		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = unknown.Obj
+		}
+		s, ok := read(obj)
+		if !ok {
+			return
+		}
+		s.gone = gone
+		select {
+		case w.sightings <- s:
+		case <-ctx.Done():
+		}
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { pass(obj, false) },
+		UpdateFunc: func(_, obj any) { pass(obj, false) },
+		DeleteFunc: func(obj any) { pass(obj, true) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = informer.RemoveEventHandler(registration) }, nil // fails only for one that is not registered
+}
+
+func progressOf(lease *coordinationv1.Lease) liveness.Progress {
+	var p liveness.Progress
+	if lease.Spec.RenewTime != nil {
+		p.RenewTime = lease.Spec.RenewTime.UTC().Format(time.RFC3339Nano)
+	}
+	if lease.Spec.HolderIdentity != nil {
+		p.Holder = *lease.Spec.HolderIdentity
+	}
+	return p
+}
+
+func durationOf(lease *coordinationv1.Lease) time.Duration {
+	if lease.Spec.LeaseDurationSeconds == nil {
+		return 0
+	}
+	return time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+}
+
+// versions tells whether the informer of leases is behind what a live read has shown.
+type versions struct {
+	newest string // that the informer showed
+	// expected is what a live read of the lease of node showed beyond that.
+	expected, node string
+}
+
+func (v *versions) seen(version string) { v.newest = later(v.newest, version) }
+
+// gone takes in that the informer showed the end of a lease, possibly in a version of long ago.
+func (v *versions) gone(node, version string) {
+	v.seen(version)
+	if node == v.node {
+		v.expected = ""
+	}
+}
+
+func (v *versions) expect(node, version string) {
+	if later(v.expected, version) == version {
+		v.expected, v.node = version, node
+	}
+}
+
+func (v *versions) behind() bool {
+	return v.expected != "" && later(v.newest, v.expected) != v.newest
+}
+
+// later returns the later of two resource versions; one that cannot be read counts as the earlier.
+func later(a, b string) string {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	if err != nil {
+		if _, readable := resourceversion.CompareResourceVersion(b, b); readable == nil {
+			return b
+		}
+		return a
+	}
+	if order < 0 {
+		return b
+	}
+	return a
+}
