@@ -76,15 +76,14 @@ func (b bounds) judge(prev level, a amount) level {
 		return enough
 	}
 	for _, at := range b {
-		percent, absolute := float64(at.percent), float64(at.absolute)
+		percent, absolute := float64(at.percent), at.absolute
 		if prev >= at.level {
 			if percent > 0 {
 				percent += clearPoints
 			}
-			absolute *= 1.1
+			absolute += absolute / 10
 		}
-		free := float64(a.free)
-		if free*100 < percent*float64(a.total) || free < absolute {
+		if float64(a.free)*100 < percent*float64(a.total) || a.free < absolute {
 			return at.level
 		}
 	}
