@@ -37,8 +37,9 @@ type Options struct {
 	// Audit records every request, for Requests.
 	Audit bool
 
-	// ExtraAPIServerArgs come last, so they override.
-	ExtraAPIServerArgs []string
+	// Extra arguments come last, so they override.
+	ExtraAPIServerArgs         []string
+	ExtraControllerManagerArgs []string
 
 	// Binaries is the folder of the programs; default Binaries().
 	Binaries string

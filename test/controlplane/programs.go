@@ -85,14 +85,15 @@ func (c *ControlPlane) kubeletAddressTypes() string {
 }
 
 func (c *ControlPlane) startControllerManager() (*process.Process, error) {
-	return c.start("kube-controller-manager", append(c.controllerArgs(c.controllerPort, c.controllerKubeconfig),
+	args := append(c.controllerArgs(c.controllerPort, c.controllerKubeconfig),
 		"--controllers=*,bootstrapsigner,tokencleaner",
 		"--use-service-account-credentials",
 		"--root-ca-file="+c.ca.file(),
 		"--service-account-private-key-file="+c.pki("sa.key"),
 		"--cluster-signing-cert-file="+c.ca.file(), "--cluster-signing-key-file="+c.pki("ca.key"),
 		"--service-cluster-ip-range="+serviceRange,
-	)...)
+	)
+	return c.start("kube-controller-manager", append(args, c.opts.ExtraControllerManagerArgs...)...)
 }
 
 func (c *ControlPlane) startScheduler() (*process.Process, error) {
