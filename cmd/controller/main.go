@@ -18,6 +18,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fettle-dev/fettle/internal/controller"
+	"github.com/fettle-dev/fettle/internal/version"
 )
 
 func main() {
@@ -36,6 +37,10 @@ func run(ctx context.Context, args []string) error {
 	f := newFlags()
 	if err := f.set.Parse(args); err != nil {
 		return err
+	}
+	if f.version {
+		fmt.Println(version.Version)
+		return nil
 	}
 	if rest := f.set.Args(); len(rest) > 0 {
 		return fmt.Errorf("unexpected argument %q", rest[0])
@@ -60,6 +65,7 @@ func run(ctx context.Context, args []string) error {
 type flags struct {
 	set                             *pflag.FlagSet
 	kubeconfig, logFormat, logLevel string
+	version                         bool
 	options                         controller.Options
 }
 
@@ -78,6 +84,7 @@ func newFlags() *flags {
 	f.set.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "nodes written at once")
 	f.set.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	f.set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.set.BoolVar(&f.version, "version", false, "print the version and exit")
 	return f
 }
 

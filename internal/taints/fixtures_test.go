@@ -32,7 +32,7 @@ func rule(uid types.UID, name string, changes ...edit[apiRule]) *apiRule {
 	r := &apiRule{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid},
 		Spec: readinessv1alpha1.NodeReadinessRuleSpec{
-			NodeSelector:    readinessv1alpha1.NodeSelector{MatchLabels: map[string]string{"pool": "workers"}},
+			NodeSelector:    readinessv1alpha1.NodeSelector{MatchLabels: map[string]readinessv1alpha1.LabelValue{"pool": "workers"}},
 			Conditions:      []readinessv1alpha1.ConditionRequirement{{Type: "example.com/Network", RequiredStatus: "True"}},
 			EnforcementMode: readinessv1alpha1.EnforcementModeContinuous,
 			Taint:           readinessv1alpha1.TaintSpec{Key: networkKey, Value: "pending", Effect: corev1.TaintEffectNoSchedule},
@@ -58,7 +58,7 @@ func effect(e corev1.TaintEffect) edit[apiRule] {
 	return func(r *apiRule) { r.Spec.Taint.Effect = e }
 }
 func pool(name string) edit[apiRule] {
-	return func(r *apiRule) { r.Spec.NodeSelector.MatchLabels = map[string]string{"pool": name} }
+	return func(r *apiRule) { r.Spec.NodeSelector.MatchLabels = map[string]readinessv1alpha1.LabelValue{"pool": readinessv1alpha1.LabelValue(name)} }
 }
 func needs(conditionType string, status corev1.ConditionStatus) edit[apiRule] {
 	return func(r *apiRule) {

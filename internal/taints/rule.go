@@ -66,7 +66,10 @@ func Compile(rule *readinessv1alpha1.NodeReadinessRule) (*Rule, error) {
 }
 
 func compileSelector(from readinessv1alpha1.NodeSelector) (labels.Selector, error) {
-	selector := metav1.LabelSelector{MatchLabels: from.MatchLabels}
+	selector := metav1.LabelSelector{MatchLabels: make(map[string]string, len(from.MatchLabels))}
+	for key, value := range from.MatchLabels {
+		selector.MatchLabels[key] = string(value)
+	}
 	for _, e := range from.MatchExpressions {
 		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement(e))
 	}

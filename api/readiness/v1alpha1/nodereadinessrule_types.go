@@ -67,14 +67,22 @@ type NodeReadinessRuleSpec struct {
 //
 // +structType=atomic
 type NodeSelector struct {
+	// matchLabels must all be on the node, with these values.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) <= 317 && key.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="keys of matchLabels must be label keys"
+	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
+	// matchExpressions must all hold.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	MatchExpressions []NodeSelectorRequirement `json:"matchExpressions,omitempty"`
 }
+
+// LabelValue is the value of a label.
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
+type LabelValue string
 
 // NodeSelectorRequirement is one expression of a NodeSelector.
 //
@@ -83,14 +91,17 @@ type NodeSelectorRequirement struct {
 	// key is a label key.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Key string `json:"key"`
 	// operator relates the label's value to values.
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator metav1.LabelSelectorOperator `json:"operator"`
+	// values are label values.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	Values []string `json:"values,omitempty"`
 }
 
