@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fettle-dev/fettle/test/cache"
@@ -22,8 +24,7 @@ import (
 var guestFiles embed.FS
 
 const (
-	suite         = "bookworm"
-	defaultMirror = "http://deb.debian.org/debian"
+	suite = "bookworm"
 	// diskSize is what the guest sees, in bytes; the file is sparse.
 	diskSize = 8 << 30
 )
@@ -43,6 +44,7 @@ const finish = `
 systemctl --quiet enable systemd-networkd nftables containerd vm-seed vm-images kubelet kube-proxy
 systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer getty@tty1.service
 update-initramfs -u -k all
+mkdir -p /var/log/journal # kept over reboots
 rm -rf /usr/share/doc /usr/share/man /usr/share/locale /var/cache/apt/archives /var/lib/apt/lists /etc/machine-id
 : > /etc/machine-id
 `
@@ -53,12 +55,15 @@ type disk struct{ root, kernel, initrd string }
 // findDisk returns the disk for the programs in binaries, a folder named after their versions, and builds it when
 // the cache has none.
 func findDisk(ctx context.Context, binaries string) (disk, error) {
+	if err := requirePrograms(); err != nil {
+		return disk{}, err
+	}
 	key, err := diskKey(binaries)
 	if err != nil {
 		return disk{}, err
 	}
 	dir, err := cache.Get(ctx, "vm", key, func(ctx context.Context, dir string) error {
-		fmt.Fprintf(os.Stderr, "building the disk of virtual machines, %s (once; about two minutes)\n", key)
+		fmt.Fprintf(os.Stderr, "building the disk of virtual machines, %s (once; about a minute)\n", key)
 		return buildDisk(ctx, dir, binaries)
 	})
 	if err != nil {
@@ -73,32 +78,26 @@ func diskIn(dir string) disk {
 
 // diskKey names the versions and, by a hash, everything else the disk is made from.
 func diskKey(binaries string) (string, error) {
-	hash := sha256.New()
-	fmt.Fprintln(hash, suite, packages, programs, finish, diskSize)
+	recipe := fmt.Sprintln(suite, packages, programs, finish, diskSize)
 	err := fs.WalkDir(guestFiles, "guest", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		content, err := guestFiles.ReadFile(path)
-		fmt.Fprintf(hash, "%s %q\n", path, content)
+		recipe += fmt.Sprintf("%s %q\n", path, content)
 		return err
 	})
 	if err != nil {
 		return "", fmt.Errorf("read the guest's files: %w", err)
 	}
-	return suite + "-" + filepath.Base(binaries) + "-" + hex.EncodeToString(hash.Sum(nil))[:12], nil
+	hash := sha256.Sum256([]byte(recipe))
+	return suite + "-" + filepath.Base(binaries) + "-" + hex.EncodeToString(hash[:6]), nil
 }
 
 func buildDisk(ctx context.Context, dir, binaries string) error {
-	if os.Geteuid() != 0 {
-		return errors.New("building the disk of a virtual machine needs root (debootstrap makes devices and changes its root)")
-	}
 	root, made := filepath.Join(dir, "root"), diskIn(dir)
-	mirror := os.Getenv("FETTLE_DEBIAN_MIRROR")
-	if mirror == "" {
-		mirror = defaultMirror
-	}
-	if err := command(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), suite, root, mirror); err != nil {
+	// In a mount namespace of its own: what debootstrap mounts is gone even when it is killed.
+	if err := command(ctx, "unshare", "--mount", "debootstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), suite, root); err != nil {
 		return err
 	}
 	guest, err := fs.Sub(guestFiles, "guest")
@@ -179,4 +178,23 @@ func command(ctx context.Context, name string, args ...string) error {
 		return fmt.Errorf("%s: %w\n%s", name, errors.Join(err, ctx.Err()), printed[max(0, len(printed)-limit):])
 	}
 	return nil
+}
+
+// debianPackages are the packages that the programs we run come from.
+var debianPackages = map[string]string{
+	"debootstrap": "debootstrap", "unshare": "util-linux", "mkfs.ext4": "e2fsprogs",
+	"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils",
+}
+
+func requirePrograms() error {
+	var faults []error
+	if os.Geteuid() != 0 {
+		faults = append(faults, errors.New("virtual machines need root: debootstrap changes its root"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(debianPackages)) {
+		if _, err := exec.LookPath(name); err != nil {
+			faults = append(faults, fmt.Errorf("virtual machines need %s: apt-get install %s: %w", name, debianPackages[name], err))
+		}
+	}
+	return errors.Join(faults...)
 }

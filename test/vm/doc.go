@@ -11,6 +11,6 @@
 // The guest has QEMU's user network: the host is 10.0.2.2, the guest 10.0.2.15, also when there are several, and
 // they do not reach each other. The way in is the QEMU guest agent, which needs no network.
 //
-// It needs root, debootstrap, qemu-system-x86_64, qemu-img and mkfs.ext4. Nothing can be pulled: images are built by
+// It needs root and the programs of debianPackages. Nothing can be pulled: images are built by
 // tools/image (see Image) and imported before the kubelet starts.
 package vm

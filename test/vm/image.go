@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,9 +35,9 @@ func Image(ctx context.Context, dir string, program Program) (string, error) {
 	if err := goCommand(ctx, checkout, "build", "-trimpath", "-ldflags=-s -w", "-o", binary, program.Package); err != nil {
 		return "", err
 	}
-	defer os.Remove(binary)
-	return tarball, goCommand(ctx, filepath.Join(checkout, "tools"), "run", "./image",
+	err = goCommand(ctx, filepath.Join(checkout, "tools"), "run", "./image",
 		"--output", tarball, "--tag", program.Tag, "--file", binary+"="+program.Path, "--entrypoint", program.Path, "--user", program.User)
+	return tarball, errors.Join(err, os.Remove(binary))
 }
 
 func goCommand(ctx context.Context, dir string, args ...string) error {

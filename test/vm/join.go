@@ -151,16 +151,22 @@ func isReady(node *corev1.Node, boot string) (bool, error) {
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue, fmt.Errorf("Ready is %s: %s", condition.Status, condition.Message)
+			return condition.Status == corev1.ConditionTrue, fmt.Errorf("condition Ready is %s: %s", condition.Status, condition.Message)
 		}
 	}
 	return false, fmt.Errorf("the Node has no condition Ready")
 }
 
+// breakProxy adds the tables before it deletes them because nft fails on one that is not there.
+const breakProxy = `
+systemctl stop kube-proxy
+for family in ip ip6; do nft "add table $family kube-proxy; delete table $family kube-proxy"; done
+`
+
 // BreakServiceProxy stops kube-proxy and takes its rules away: new connections to service addresses, the API
 // server's 10.0.0.1 too, lead nowhere.
 func (v *VM) BreakServiceProxy(ctx context.Context) error {
-	_, err := v.Exec(ctx, "sh", "-euc", "systemctl stop kube-proxy; nft delete table ip kube-proxy; nft delete table ip6 kube-proxy")
+	_, err := v.Exec(ctx, "sh", "-euc", breakProxy)
 	return err
 }
 

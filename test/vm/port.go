@@ -43,7 +43,7 @@ func (p *reservedPort) bind() error {
 // release gives the port back. It may be called on nil and more than once.
 func (p *reservedPort) release() {
 	if p != nil && p.socket >= 0 {
-		unix.Close(p.socket)
+		_ = unix.Close(p.socket) // there is nothing unwritten in it
 		p.socket = -1
 	}
 }

@@ -158,7 +158,7 @@ func write(output, tagName string, image v1.Image) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", output, err)
 	}
-	defer os.Remove(temporary.Name()) // gone already when all went well
+	defer func() { _ = os.Remove(temporary.Name()) }() // gone already when all went well
 	if err := tarball.Write(tag, image, temporary); err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", output, err), temporary.Close())
 	}

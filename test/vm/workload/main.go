@@ -13,13 +13,18 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+	ok := run(ctx)
+	stop()
+	if !ok {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) bool {
 	if len(os.Args) > 1 && os.Args[1] == "privileges" {
-		if !try(ctx, os.Stdout) {
-			os.Exit(1)
-		}
-		return
+		return try(ctx, os.Stdout)
 	}
 	fmt.Println("workload runs on", os.Getenv("FETTLE_NODE_NAME"))
 	<-ctx.Done()
+	return true
 }

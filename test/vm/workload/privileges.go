@@ -34,14 +34,16 @@ var attempts = []struct {
 }
 
 // try makes all attempts and prints "ok" or why not for each; it says whether all went as they must.
-func try(ctx context.Context, out io.Writer) bool {
-	all := true
+func try(ctx context.Context, out io.Writer) (all bool) {
+	all = true
 	for _, attempt := range attempts {
 		verdict := "ok"
 		if err := attempt.do(ctx); err != nil {
 			all, verdict = false, err.Error()
 		}
-		fmt.Fprintf(out, "%s: %s\n", attempt.name, verdict)
+		if _, err := fmt.Fprintf(out, "%s: %s\n", attempt.name, verdict); err != nil {
+			return false // nobody reads it
+		}
 	}
 	return all
 }
@@ -65,8 +67,11 @@ func writes(path string) error {
 
 func refused(path string) func(context.Context) error {
 	return func(context.Context) error {
-		if err := writes(path); !errors.Is(err, syscall.EROFS) {
-			return fmt.Errorf("writing %s gave %v, want a read-only file system", path, err)
+		switch err := writes(path); {
+		case err == nil:
+			return fmt.Errorf("%s could be written", path)
+		case !errors.Is(err, syscall.EROFS):
+			return fmt.Errorf("want a read-only file system: %w", err)
 		}
 		return nil
 	}
