@@ -238,6 +238,29 @@ func TestEveryScalarHasAVariableAndAFlag(t *testing.T) {
 	}
 }
 
+func TestEveryKeySaysWhatItSets(t *testing.T) {
+	structs := []any{config.Config{}, config.CheckSettings{}}
+	for _, k := range catalogue.Kinds() {
+		structs = append(structs, reflect.ValueOf(k.NewOptions()).Elem().Interface())
+	}
+	for len(structs) > 0 {
+		kind := reflect.TypeOf(structs[0])
+		for i := range kind.NumField() {
+			field := kind.Field(i)
+			if field.Tag.Get("key") == "" {
+				continue
+			}
+			if field.Tag.Get("doc") == "" {
+				t.Errorf("%s.%s has no doc", kind, field.Name)
+			}
+			if field.Type.Kind() == reflect.Struct {
+				structs = append(structs, reflect.Zero(field.Type).Interface())
+			}
+		}
+		structs = structs[1:]
+	}
+}
+
 func TestFaultsOfEnvironmentAndFlagsNameTheirSource(t *testing.T) {
 	path := write(t, "log: {level: loud}\n")
 	t.Setenv("FETTLE_HEARTBEAT_INTERVAL", "10")

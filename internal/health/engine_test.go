@@ -122,6 +122,11 @@ func TestSummarySince(t *testing.T) {
 			t.Errorf("after step %d: %+v, want %+v", i, got, want)
 		}
 	}
+	e.Observe("a", look('f'), at(20))
+	e.Observe("a", health.Result{Verdict: health.Fatal, Reason: "BrokenOtherwise"}, at(21))
+	if got, want := e.Report().Summary, (health.Summary{Verdict: health.Fatal, Reason: "BrokenOtherwise", Since: at(21)}); got != want {
+		t.Errorf("after another reason of the same verdict: %+v, want %+v", got, want)
+	}
 }
 
 func TestObserveSaysWhetherTheReportChanged(t *testing.T) {

@@ -207,6 +207,11 @@ func TestWell(t *testing.T) {
 			m.remove("/opt/cni/bin/bridge")
 			m.write("/usr/lib/cni/bridge", "\x7fELF", 0o755)
 		}},
+		{name: "a folder of a binary's name in the first folder does not hide the binary in the second", shape: func(m machine) {
+			m.remove("/opt/cni/bin/bridge")
+			m.mkdir("/opt/cni/bin/bridge")
+			m.write("/usr/lib/cni/bridge", "\x7fELF", 0o755)
+		}},
 		{name: "a binary behind absolute links, as on image-based systems", shape: func(m machine) {
 			m.remove("/opt/cni/bin/bridge")
 			m.write("/var/opt/plugins/bridge-1.6", "\x7fELF", 0o755)

@@ -144,6 +144,22 @@ func TestCheckThatNeverSettlesFallsBackToItsInterval(t *testing.T) {
 	})
 }
 
+func TestCheckThatSettlesInBetweenIsAlwaysLookedAtAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		d.unsettled = func(sighting) bool { return len(d.seen)%2 == 1 }
+		runFor(t, d, time.Hour, check("a", well))
+		if len(d.seen) < 200 {
+			t.Fatalf("%d looks", len(d.seen))
+		}
+		for i := 1; i < len(d.seen); i += 2 {
+			if gap := d.seen[i].at - d.seen[i-1].at; gap != time.Second {
+				t.Fatalf("look %d came %s after one that left the check unsettled", i, gap)
+			}
+		}
+	})
+}
+
 func TestHungLookIsReportedAgainAndAgainAndNeverDoubled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, calls atomic.Int32
@@ -310,6 +326,28 @@ func TestEndingTellsLooksAndDropsTheirResults(t *testing.T) {
 			t.Errorf("ending took %s longer than asked", took-time.Second)
 		}
 	})
+	// The look may also return while the scheduler is busy, just when it is told to end.
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			d := &diary{}
+			d.unsettled = func(s sighting) bool {
+				if s.name != "busy" {
+					return false
+				}
+				if s.at > time.Second { // its second look; both checks have started
+					time.Sleep(2 * time.Second)
+				}
+				return true
+			}
+			runFor(t, d, 2*time.Second, check("busy", well), check("a", func(ctx context.Context) health.Result {
+				<-ctx.Done()
+				return probes.OK("cut short")
+			}))
+			if seen := d.of("a"); len(seen) != 0 {
+				t.Errorf("observed %+v", seen)
+			}
+		})
+	}
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		runFor(t, &diary{}, time.Second, check("a", func(context.Context) health.Result {
