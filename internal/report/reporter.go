@@ -73,7 +73,7 @@ func (r *Reporter) Say(report health.Report) { r.inbox.say(report, time.Now()) }
 // SetRuntime hands over whether the runtime is reachable.
 func (r *Reporter) SetRuntime(runtime Runtime) { r.inbox.setRuntime(runtime, time.Now()) }
 
-// Reapply has everything read, compared and where needed written again, at once.
+// Reapply has the node read, compared and where needed written again, at once.
 func (r *Reporter) Reapply(why string) { r.inbox.reapply(why) }
 
 // HostSeen hands over the Host as it was seen; nil says that there is none.
@@ -133,10 +133,8 @@ func (r *Reporter) takeIn(l letters) {
 	}
 	if l.why != "" {
 		r.o.Log.Debug("everything is read, compared and where needed applied again", "why", l.why)
+		// The Host needs no reading: if the controller wrote to it, its watch says so.
 		r.nodeKnown, r.notBefore, r.failures = false, time.Time{}, 0
-		if r.host != nil {
-			r.hostThere = r.host.Status
-		}
 	}
 }
 

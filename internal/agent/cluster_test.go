@@ -1,0 +1,321 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/heartbeat"
+	"github.com/fettle-dev/fettle/test/controlplane"
+)
+
+// TestOnARealAPIServer runs the agent's side of the cluster with the rights that the manifests give it.
+func TestOnARealAPIServer(t *testing.T) {
+	r := newRig(t)
+	for name, test := range map[string]func(*testing.T, *rig, string){
+		"publishes once, then beats and writes nothing else": publishesOnce,
+		"says its truth again when it was taken for silent":  saysItAgain,
+		"waits for the node": waitsForTheNode,
+		"follows a node that was deleted and created anew": followsTheNode,
+		"writes nothing to a foreign host":                 sparesAForeignHost,
+		"takes the lease over at once after a restart":     takesOverAtOnce,
+		"one of two agents of a name is silent":            oneOfTwoIsSilent,
+		"joins once its kubeconfig is repaired":            joinsLater,
+		"follows a kubeconfig that is replaced":            followsTheKubeconfig,
+		"gets past a connection that goes nowhere":         getsPastADeadConnection,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, r, fmt.Sprintf("n-%d", versions.Add(1)))
+		})
+	}
+}
+
+func publishesOnce(t *testing.T, r *rig, node string) {
+	created := r.createNode(t, node)
+	r.createHost(t, node, created.UID)
+	start, well := r.mark(t), finding("")
+	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
+	p.say(well)
+	r.awaitSaid(t, node, allWell)
+	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+
+	first := r.requests(t, start, p.version).Writes().Counts()
+	if first["patch nodes/status"] != 1 || first["patch hosts/status"] != 1 || first["create leases"] != 1 {
+		t.Errorf("requests of the start:\n%v", first)
+	}
+	node1 := r.node(t, node)
+	if condition(node1, "Ready").Status != "True" || condition(node1, "example.com/Foreign").Status != "False" {
+		t.Errorf("conditions of others changed: %+v", node1.Status.Conditions)
+	}
+	host := r.host(t, node)
+	if !slices.Equal(host.Status.ConditionTypes, []string{"fettle.dev/Healthy", "fettle.dev/NetworkReady", "fettle.dev/StorageReady"}) ||
+		host.Status.Health.Status != "Healthy" || host.Status.Agent.ID != p.o.self.ID {
+		t.Errorf("host says %+v", host.Status)
+	}
+	lease := r.lease(t, node)
+	if o := lease.OwnerReferences; *lease.Spec.HolderIdentity != p.o.self.ID || *lease.Spec.LeaseDurationSeconds != 4 || len(o) != 1 || o[0].UID != created.UID {
+		t.Errorf("lease is %+v", lease)
+	}
+
+	// The steady state, with reports that say the same.
+	quiet := r.mark(t)
+	for range 20 {
+		p.say(well)
+		time.Sleep(500 * time.Millisecond)
+	}
+	steady := r.requests(t, quiet, p.version)
+	if n := len(steady); steady.Counts()["update leases"] != n || n < 8 || n > 11 {
+		t.Errorf("requests of 10 s of nothing new, want one update of the lease each second:\n%s", steady)
+	}
+
+	// A change is one write each, and a type that is no longer reported goes.
+	change := r.mark(t)
+	bad := finding("Broken")
+	p.say(finding("Flicker"))
+	p.say(bad)
+	r.awaitSaid(t, node, netBad)
+	await(t, "the host says Unhealthy", func() bool { return r.hostHealth(t, node) == "Unhealthy" })
+	node2 := r.node(t, node)
+	if was, is := condition(node1, "fettle.dev/StorageReady"), condition(node2, "fettle.dev/StorageReady"); !was.LastTransitionTime.Equal(&is.LastTransitionTime) {
+		t.Errorf("a condition that did not change moved its time from %s to %s", was.LastTransitionTime, is.LastTransitionTime)
+	}
+	if writes := r.requests(t, change, p.version).Writes().Counts(); writes["patch nodes/status"] != 1 || writes["patch hosts/status"] != 1 {
+		t.Errorf("writes for one change: %v", writes)
+	}
+	bad.Conditions = slices.DeleteFunc(bad.Conditions, func(c healthCondition) bool { return c.Type == "fettle.dev/StorageReady" })
+	p.say(bad)
+	r.awaitSaid(t, node, "Healthy=False/Broken NetworkReady=False/Broken")
+	await(t, "the host lists two types", func() bool { return len(r.host(t, node).Status.ConditionTypes) == 2 })
+	p.stop()
+	if said(r.node(t, node)) != "Healthy=False/Broken NetworkReady=False/Broken" {
+		t.Error("what was said changed when the agent ended")
+	}
+}
+
+func saysItAgain(t *testing.T, r *rig, node string) {
+	r.createHost(t, node, r.createNode(t, node).UID)
+	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
+	p.say(finding("Broken"))
+	r.awaitSaid(t, node, netBad)
+	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	before := r.mark(t)
+	r.fallSilent(t, node)
+	if said(r.node(t, node)) != silenced && said(r.node(t, node)) != netBad {
+		t.Fatalf("node says %s", said(r.node(t, node)))
+	}
+	r.awaitSaid(t, node, netBad)
+	await(t, "the host says Ready again", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	if writes := r.requests(t, before, p.version).Writes().Counts(); writes["patch nodes/status"] != 1 || writes["patch hosts/status"] != 1 {
+		t.Errorf("writes to say it again: %v", writes)
+	}
+	// What the controller wrote belongs to the agent again: a type that it drops goes.
+	p.say(finding("Broken"))
+	none := finding("Broken")
+	none.Conditions = nil
+	p.say(none)
+	r.awaitSaid(t, node, "")
+}
+
+func waitsForTheNode(t *testing.T, r *rig, node string) {
+	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
+	p.say(finding(""))
+	await(t, "the agent waits", func() bool { return p.heartState() == heartbeat.WaitingForNode })
+	if r.lease(t, node) != nil {
+		t.Error("there is a lease without a node")
+	}
+	r.createHost(t, node, r.createNode(t, node).UID)
+	r.awaitSaid(t, node, allWell)
+	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+}
+
+func followsTheNode(t *testing.T, r *rig, node string) {
+	old := r.createNode(t, node)
+	r.createHost(t, node, old.UID)
+	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
+	p.say(finding(""))
+	r.awaitSaid(t, node, allWell)
+	if err := r.admin.Delete(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	next := r.createNode(t, node)
+	r.awaitSaid(t, node, allWell)
+	await(t, "the lease belongs to the new node", func() bool {
+		l := r.lease(t, node)
+		return l != nil && len(l.OwnerReferences) == 1 && l.OwnerReferences[0].UID == next.UID
+	})
+	await(t, "the old host is collected", func() bool {
+		return client.IgnoreNotFound(r.admin.Get(t.Context(), client.ObjectKey{Name: node}, &fettlev1alpha1.Host{})) == nil && !r.hostExists(t, node)
+	})
+	r.createHost(t, node, next.UID)
+	await(t, "the new host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+}
+
+func sparesAForeignHost(t *testing.T, r *rig, node string) {
+	created := r.createNode(t, node)
+	foreign := r.createHost(t, node, types.UID("of-another-node"))
+	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
+	p.say(finding(""))
+	r.awaitSaid(t, node, allWell)
+	p.say(finding("Broken"))
+	r.awaitSaid(t, node, netBad)
+	if got := r.requests(t, controlplane.Mark{}, p.version).Writes().Counts()["patch hosts/status"]; got != 0 || hostReady(r.host(t, node)) != "" {
+		t.Errorf("a foreign host was written to %d times: %+v", got, r.host(t, node).Status)
+	}
+	if err := r.admin.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	r.createHost(t, node, created.UID)
+	await(t, "our own host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+}
+
+func takesOverAtOnce(t *testing.T, r *rig, node string) {
+	r.createHost(t, node, r.createNode(t, node).UID)
+	state := t.TempDir()
+	for range 3 {
+		p := startPart(t, r.agentKubeconfig, node, state)
+		p.say(finding(""))
+		awaitWithin(t, 3*time.Second, "the lease is "+p.version+"'s, sooner than it could expire", func() bool {
+			return r.holder(t, node) == p.o.self.ID
+		})
+		await(t, "the host names the new agent", func() bool {
+			agent := r.host(t, node).Status.Agent
+			return agent != nil && agent.ID == p.o.self.ID
+		})
+		p.stop()
+	}
+	r.awaitSaid(t, node, allWell)
+}
+
+func oneOfTwoIsSilent(t *testing.T, r *rig, node string) {
+	r.createHost(t, node, r.createNode(t, node).UID)
+	first := startPart(t, r.agentKubeconfig, node, t.TempDir())
+	first.say(finding(""))
+	r.awaitSaid(t, node, allWell)
+	second := startPart(t, r.agentKubeconfig, node, t.TempDir())
+	second.say(finding("Broken"))
+	await(t, "the second sees the conflict", func() bool { return second.heartState() == heartbeat.IdentityConflict })
+	time.Sleep(2 * beats.LeaseDuration)
+	if writes := r.requests(t, controlplane.Mark{}, second.version).Writes(); len(writes) != 0 {
+		t.Errorf("the second wrote:\n%s", writes)
+	}
+	if r.holder(t, node) != first.o.self.ID || said(r.node(t, node)) != allWell || second.status() != "not published: another agent speaks for this node" {
+		t.Errorf("holder %s, node says %s, status %q", r.holder(t, node), said(r.node(t, node)), second.status())
+	}
+	first.stop()
+	stopped := time.Now()
+	await(t, "the second takes over", func() bool { return r.holder(t, node) == second.o.self.ID })
+	if took := time.Since(stopped); took < beats.LeaseDuration-beats.Interval {
+		t.Errorf("it took over after %s", took)
+	}
+	r.awaitSaid(t, node, netBad)
+}
+
+func joinsLater(t *testing.T, r *rig, node string) {
+	r.createNode(t, node)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	p := startPart(t, path, node, t.TempDir())
+	p.say(finding(""))
+	good, err := os.ReadFile(r.agentKubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{"", "not: [yaml", "apiVersion: v1\nkind: Config\n"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if s := p.status(); s != "not published: no API server yet" {
+			t.Errorf("with %q: %s", content, s)
+		}
+	}
+	if err := os.WriteFile(path, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitSaid(t, node, allWell)
+}
+
+func followsTheKubeconfig(t *testing.T, r *rig, node string) {
+	r.createNode(t, node)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	copyFile(t, r.agentKubeconfig, path)
+	p := startPart(t, path, node, t.TempDir())
+	p.say(finding(""))
+	r.awaitSaid(t, node, allWell)
+	// The next credential is another user, so that the audit log shows it.
+	other, err := r.KubeconfigFor("next-agent", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.mark(t)
+	copyFile(t, other, path)
+	await(t, "the new credential is used", func() bool {
+		return r.requests(t, before, p.version).By("next-agent").Counts()["update leases"] > 0
+	})
+	if p.heartState() != heartbeat.Holding || r.holder(t, node) != p.o.self.ID {
+		t.Errorf("state %s, holder %s", p.heartState(), r.holder(t, node))
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) hostExists(t *testing.T, name string) bool {
+	t.Helper()
+	err := r.admin.Get(t.Context(), client.ObjectKey{Name: name}, &fettlev1alpha1.Host{})
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (r *rig) hostHealth(t *testing.T, name string) string {
+	t.Helper()
+	if h := r.host(t, name).Status.Health; h != nil {
+		return h.Status
+	}
+	return ""
+}
+
+func hostReady(h *fettlev1alpha1.Host) string {
+	for _, c := range h.Status.Conditions {
+		if c.Type == fettlev1alpha1.HostReady {
+			return string(c.Status) + "/" + c.Reason
+		}
+	}
+	return ""
+}
+
+func condition(node *corev1.Node, name corev1.NodeConditionType) corev1.NodeCondition {
+	for _, c := range node.Status.Conditions {
+		if c.Type == name {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+func (p *part) heartState() heartbeat.State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.heart == nil {
+		return ""
+	}
+	return p.heart.Status().State
+}
