@@ -42,12 +42,16 @@ func writeYAML(w io.Writer, p pass) error {
 
 // writeTable puts the message last, since only it can be long.
 func writeTable(w io.Writer, p pass) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "CHECK\tCONDITION\tVERDICT\tREASON\tMESSAGE")
+	var rows strings.Builder
+	rows.WriteString("CHECK\tCONDITION\tVERDICT\tREASON\tMESSAGE\n")
 	for _, c := range p.Checks {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.Name, c.Condition, c.Verdict, c.Reason, c.Message)
+		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\t%s\n", c.Name, c.Condition, c.Verdict, c.Reason, c.Message)
 	}
-	fmt.Fprintf(t, "\n%s\n", p.summary())
+	fmt.Fprintf(&rows, "\n%s\n", p.summary())
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	if _, err := io.WriteString(t, rows.String()); err != nil {
+		return err
+	}
 	return t.Flush()
 }
 

@@ -50,7 +50,7 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	case errors.As(err, &status):
 		return int(status)
 	default:
-		fmt.Fprintln(root.ErrOrStderr(), "nodeagent:", err)
+		_, _ = fmt.Fprintln(root.ErrOrStderr(), "nodeagent:", err) // there is nowhere else to say it
 		return 2
 	}
 }

@@ -2,7 +2,6 @@ package config_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -358,7 +357,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, check := range c.Checks {
 			if s := check.Settings; s.Timeout <= 0 || s.Interval <= s.Timeout || s.FailureThreshold < 1 || s.SuccessThreshold < 1 || s.Name != check.Kind.Name {
-				t.Error(fmt.Sprintf("accepted %+v", s))
+				t.Errorf("accepted %+v", s)
 			}
 		}
 	})

@@ -165,10 +165,10 @@ func TestStepProperties(t *testing.T) {
 				continue
 			}
 			need := min(limits.Failure, limits.Success)
-			switch {
-			case to == 'f' || to == 'n':
+			switch to {
+			case 'f', 'n':
 				need = limits.Failure
-			case to == 'o':
+			case 'o':
 				need = limits.Success
 			}
 			row := looks[max(i+1-need, 0) : i+1]

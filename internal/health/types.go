@@ -45,6 +45,7 @@ const (
 // Status is the status of a condition, with the values of Kubernetes.
 type Status string
 
+// True is good, for every type of condition.
 const (
 	StatusTrue    Status = "True"
 	StatusFalse   Status = "False"

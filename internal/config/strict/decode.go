@@ -215,12 +215,12 @@ func (d *Decoder) value(n *yaml.Node, path string, into reflect.Value, tag refle
 
 // describe names what a node holds.
 func describe(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.MappingNode:
+	switch n.Kind {
+	case yaml.MappingNode:
 		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
+	case yaml.SequenceNode:
 		return "a list"
-	case n.Kind == yaml.AliasNode:
+	case yaml.AliasNode:
 		return "an alias"
 	}
 	switch n.ShortTag() {

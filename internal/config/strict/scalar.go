@@ -127,7 +127,7 @@ func cleanAbsolute(p string) bool {
 
 // allowed says what a field takes.
 func allowed(v reflect.Value, tag reflect.StructTag) string {
-	text := ""
+	var text string
 	switch {
 	case tag.Get("oneof") != "":
 		return strings.ReplaceAll(tag.Get("oneof"), ",", ", ")

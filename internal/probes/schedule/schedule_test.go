@@ -245,7 +245,7 @@ func TestHungChecksNeverDelayOthers(t *testing.T) {
 func TestProgressStopsOnlyWhenTheSchedulerCannotSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
-		hang := func(ctx context.Context) health.Result { time.Sleep(time.Hour); return ok }
+		hang := func(context.Context) health.Result { time.Sleep(time.Hour); return ok }
 		var block atomic.Bool
 		observe := func(name string, _ health.Result, _ time.Time) bool {
 			if name == "well" && block.Load() {
