@@ -3,10 +3,12 @@ package kubeclient
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,6 +63,24 @@ func decodeNode(raw []byte) (Node, error) {
 		return Node{}, fmt.Errorf("decode node: %w", err)
 	}
 	return Node{Name: n.Metadata.Name, UID: n.Metadata.UID, Conditions: n.Status.Conditions}, nil
+}
+
+// IsAnotherObject reports whether an apply was refused because the object of that name is gone, or is not the one whose
+// UID the body carries. The API server answers the latter as an attempt to change the UID.
+func IsAnotherObject(err error) bool {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
 }
 
 // ApplyOptions say how a body is applied.

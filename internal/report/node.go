@@ -81,8 +81,8 @@ type applyBody[Status any] struct {
 	Status     Status        `json:"status"`
 }
 
-// applyMetadata names an object. The UID makes the API server refuse with a conflict when another of that name stands in
-// its place.
+// applyMetadata names an object. The UID makes the API server refuse when another of that name stands in its place; see
+// kubeclient.IsAnotherObject.
 type applyMetadata struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`

@@ -245,7 +245,7 @@ func (r *Reporter) applyNode(ctx context.Context, now time.Time) error {
 	if err := r.api.ApplyNodeStatus(ctx, r.o.Node, body, kubeclient.ApplyOptions{}); err != nil {
 		// What is there now is not known: the write may have been stored, or the node is another.
 		r.nodeKnown = false
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		if kubeclient.IsAnotherObject(err) {
 			r.o.DoubtNode()
 		}
 		return err
@@ -263,7 +263,7 @@ func (r *Reporter) applyHost(ctx context.Context, now time.Time) error {
 		return err
 	}
 	err = r.api.ApplyHostStatus(ctx, r.o.Node, body)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if kubeclient.IsAnotherObject(err) {
 		r.host = nil // its watch will show the one that is there now
 		return nil
 	}
