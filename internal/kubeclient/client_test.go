@@ -71,23 +71,6 @@ func TestOnARealAPIServer(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("so is an apply to a host of another UID", func(t *testing.T) {
-		if err := c.Apply(t.Context(), "../../deploy/crds"); err != nil {
-			t.Fatal(err)
-		}
-		manifest := write(t, filepath.Join(t.TempDir(), "host.yaml"), "apiVersion: fettle.dev/v1alpha1\nkind: Host\nmetadata: {name: \"n\"}\nspec: {nodeUID: u}\n")
-		if err := c.Apply(t.Context(), manifest); err != nil {
-			t.Fatal(err)
-		}
-		body := `{"apiVersion":"fettle.dev/v1alpha1","kind":"Host","metadata":{"name":"n","uid":"another-uid"},"status":{"conditionTypes":["a"]}}`
-		if err := client.ApplyHostStatus(t.Context(), "n", []byte(body)); !IsAnotherObject(err) {
-			t.Errorf("got %v", err)
-		}
-		list, err := client.ListHost(t.Context(), "n")
-		if err != nil || len(list.Items) != 1 || len(list.Items[0].Status.ConditionTypes) != 0 {
-			t.Errorf("got %+v, %v", list, err)
-		}
-	})
 	t.Run("a condition that is left out of the next apply goes", func(t *testing.T) {
 		for _, types := range [][]string{{"a", "b"}, {"b"}, {}} {
 			if err := apply(string(node.UID), "True", types...); err != nil {

@@ -126,15 +126,17 @@ func orNow(t, now time.Time) time.Time {
 
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
 
-// hostBody is the body that applies a status to a Host.
-func hostBody(host *fettlev1alpha1.Host, status fettlev1alpha1.HostStatus) ([]byte, error) {
+// hostBody is the body that applies a status to a Host. It carries no UID: the API server does not look at the metadata
+// of an apply to the status of a custom resource. A Host that was created anew since it was last seen gets the status of
+// this machine a moment before the new one is looked at.
+func hostBody(name string, status fettlev1alpha1.HostStatus) ([]byte, error) {
 	body, err := json.Marshal(applyBody[fettlev1alpha1.HostStatus]{
 		APIVersion: fettlev1alpha1.GroupVersion.String(), Kind: "Host",
-		Metadata: applyMetadata{Name: host.Name, UID: host.UID},
+		Metadata: applyMetadata{Name: name},
 		Status:   status,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encode status of host %s: %w", host.Name, err)
+		return nil, fmt.Errorf("encode status of host %s: %w", name, err)
 	}
 	return body, nil
 }

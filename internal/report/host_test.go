@@ -114,11 +114,11 @@ func TestAHostStaysSmallHoweverMuchIsWrong(t *testing.T) {
 		part := r
 		part.Checks = r.Checks[:n]
 		status := HostStatus(fettlev1alpha1.HostStatus{}, agentOne, Runtime{Reachable: true}, part, now)
-		body, err := hostBody(&fettlev1alpha1.Host{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-h"}}, status)
+		body, err := hostBody("n", status)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(body) > 15<<10 || len(status.Health.Checks) != min(n, 64) || !strings.Contains(string(body), `"uid":"uid-h"`) {
+		if len(body) > 15<<10 || len(status.Health.Checks) != min(n, 64) {
 			t.Errorf("%d failing checks make a body of %d bytes with %d of them", n, len(body), len(status.Health.Checks))
 		}
 		if m := status.Health.Checks[0].Message; n == 500 && len(m) > 64 || !strings.HasSuffix(m, "…") {

@@ -85,7 +85,7 @@ type applyBody[Status any] struct {
 // kubeclient.IsAnotherObject.
 type applyMetadata struct {
 	Name string    `json:"name"`
-	UID  types.UID `json:"uid"`
+	UID  types.UID `json:"uid,omitempty"`
 }
 
 type nodeStatus struct {

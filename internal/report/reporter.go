@@ -258,7 +258,7 @@ func (r *Reporter) applyNode(ctx context.Context, now time.Time) error {
 
 func (r *Reporter) applyHost(ctx context.Context, now time.Time) error {
 	status := r.hostStatus(now)
-	body, err := hostBody(r.host, status)
+	body, err := hostBody(r.o.Node, status)
 	if err != nil {
 		return err
 	}
