@@ -37,11 +37,8 @@ func Get(ctx context.Context, kind, key string, fill func(ctx context.Context, d
 	if exists, err := isFolder(dir); exists || err != nil { // made while we waited
 		return dir, err
 	}
-	making := dir + ".making"
-	if err := os.RemoveAll(making); err != nil { // left by one that was killed: we hold the lock
-		return "", fmt.Errorf("remove an unfinished %s: %w", kind, err)
-	}
-	if err := os.Mkdir(making, 0o755); err != nil {
+	making, err := fresh(dir)
+	if err != nil {
 		return "", fmt.Errorf("make %s: %w", kind, err)
 	}
 	if err := fill(ctx, making); err != nil {
@@ -51,6 +48,25 @@ func Get(ctx context.Context, kind, key string, fill func(ctx context.Context, d
 		return "", fmt.Errorf("put the new %s in place: %w", kind, err)
 	}
 	return dir, nil
+}
+
+// fresh makes the folder to fill. What one left that was killed is removed: we hold the lock. The name is new, since
+// a program that it started may still be writing to the old one.
+func fresh(dir string) (string, error) {
+	left, err := filepath.Glob(dir + ".making-*")
+	if err != nil {
+		return "", err
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return "", err
+		}
+	}
+	making, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".making-")
+	if err != nil {
+		return "", err
+	}
+	return making, os.Chmod(making, 0o755)
 }
 
 func root() (string, error) {

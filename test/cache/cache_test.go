@@ -46,7 +46,7 @@ func TestWhatFailedOrWasKilledIsMadeAfresh(t *testing.T) {
 		t.Errorf("got %v, want the failure", err)
 	}
 	// What a killed maker leaves: half a thing under the name it has while it is made.
-	half := filepath.Join(base, "things", "v1.making")
+	half := filepath.Join(base, "things", "v1.making-123")
 	if err := os.MkdirAll(half, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +62,12 @@ func TestWhatFailedOrWasKilledIsMadeAfresh(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 || entries[0].Name() != "whole" {
 		t.Errorf("got %v, %v, want the whole thing alone", entries, err)
+	}
+	if _, err := os.Stat(half); !os.IsNotExist(err) {
+		t.Errorf("what the killed one left is still there: %v", err)
+	}
+	if stat, err := os.Stat(dir); err != nil || stat.Mode().Perm() != 0o755 {
+		t.Errorf("mode %v, %v; a machine's root must be open to all", stat.Mode(), err)
 	}
 }
 

@@ -105,6 +105,26 @@ func TestCredentials(t *testing.T) {
 		}
 	})
 
+	t.Run("a bootstrap token authenticates", func(t *testing.T) {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef", Namespace: "kube-system"},
+			Type:       corev1.SecretTypeBootstrapToken,
+			StringData: map[string]string{"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"},
+		}
+		if _, err := admin.CoreV1().Secrets("kube-system").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		config := rest.AnonymousClientConfig(c.Config())
+		config.BearerToken = "abcdef.0123456789abcdef"
+		clients, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if who := whoAmI(t, clients); who.Username != "system:bootstrap:abcdef" {
+			t.Errorf("user %q", who.Username)
+		}
+	})
+
 	t.Run("the server's certificate holds for a QEMU guest and the service address", func(t *testing.T) {
 		for _, name := range []string{"10.0.2.2", "10.0.0.1", "kubernetes.default.svc"} {
 			config := c.Config()

@@ -1,6 +1,9 @@
 package machines_test
 
 import (
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +101,67 @@ func TestPowerCutAndPowerOff(t *testing.T) {
 	}
 	if err := m.PowerOn(t.Context()); err == nil {
 		t.Error("powered on what is on")
+	}
+}
+
+// The API server of a test listens on the loopback of the test machine alone.
+func TestMachineReachesTheTestsLoopback(t *testing.T) {
+	m := machines.ForTest(t, machines.Options{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Exec(t.Context(), "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/"+port); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBindsAndFiles(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho ran $1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m := machines.ForTest(t, machines.Options{Binds: []machines.Bind{
+		{Source: program, Target: "/usr/local/bin/bound"},
+		{Source: dir, Target: "/mnt/shared", Writable: true},
+	}})
+	if out, err := m.Exec(t.Context(), "bound", "there"); err != nil || out != "ran there\n" {
+		t.Errorf("the bound program: %q, %v", out, err)
+	}
+	if _, err := m.Exec(t.Context(), "sh", "-c", "echo > /usr/local/bin/bound"); err == nil {
+		t.Error("the machine wrote to a file of the test machine")
+	}
+	if _, err := m.Exec(t.Context(), "touch", "/mnt/shared/from-inside"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "from-inside")); err != nil {
+		t.Error(err)
+	}
+
+	if err := m.CopyIn(t.Context(), program, "/opt/copied/program"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := m.Exec(t.Context(), "/opt/copied/program", "too"); err != nil || out != "ran too\n" {
+		t.Errorf("the copied program: %q, %v", out, err)
+	}
+	// An absolute link must lead to the machine's file, not to the test machine's.
+	if _, err := m.Exec(t.Context(), "ln", "-s", "/etc/hostname", "/root/link"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := m.ReadFile(t.Context(), "/root/link"); err != nil || out != "machine\n" {
+		t.Errorf("through a link: %q, %v", out, err)
+	}
+	if err := m.RemoveFile(t.Context(), "/opt/copied"); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.ReadFile(t.Context(), "/opt/copied/program"); err == nil {
+		t.Error("read a removed file")
 	}
 }
 
