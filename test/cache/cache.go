@@ -110,8 +110,9 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		return func() { file.Close() }, nil
 	case <-ctx.Done():
 		go func() { // the wait itself cannot be interrupted: let go as soon as it ends
-			<-locked
-			file.Close()
+			if <-locked == nil {
+				file.Close()
+			}
 		}()
 		return nil, fmt.Errorf("wait for %s, held by another process: %w", path, ctx.Err())
 	}

@@ -38,9 +38,9 @@ func Binaries(ctx context.Context, log io.Writer) (string, error) {
 		return "", err
 	}
 	return cache.Get(ctx, "controlplane", key, func(ctx context.Context, dir string) error {
-		fmt.Fprintf(log, "building etcd and the Kubernetes programs, %s (once; about 11 minutes on two cores)\n", key)
+		_, _ = fmt.Fprintf(log, "building etcd and the Kubernetes programs, %s (once; about 11 minutes on two cores)\n", key)
 		for _, program := range programs {
-			fmt.Fprintf(log, "  %s\n", program.name)
+			_, _ = fmt.Fprintf(log, "  %s\n", program.name)
 			cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, program.name), program.pkg)
 			cmd.Dir, cmd.Stdout, cmd.Stderr = module, log, log
 			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")

@@ -15,7 +15,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// NodeUser and NodesGroup are what a kubelet authenticates as: KubeconfigFor(NodeUser("a"), NodesGroup).
+// NodesGroup is the group of every node's kubelet: KubeconfigFor(NodeUser("a"), NodesGroup).
 const NodesGroup = "system:nodes"
 
 // NodeUser is the user name of a node's kubelet.

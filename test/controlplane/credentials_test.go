@@ -128,7 +128,7 @@ func TestCredentials(t *testing.T) {
 	t.Run("the server's certificate holds for a QEMU guest and the service address", func(t *testing.T) {
 		for _, name := range []string{"10.0.2.2", "10.0.0.1", "kubernetes.default.svc"} {
 			config := c.Config()
-			config.TLSClientConfig.ServerName = name
+			config.ServerName = name
 			clients, err := kubernetes.NewForConfig(config)
 			if err != nil {
 				t.Fatal(err)

@@ -49,7 +49,7 @@ func (p *port) url() string { return "https://" + net.JoinHostPort("127.0.0.1", 
 
 func (p *port) release() {
 	if p.socket >= 0 {
-		unix.Close(p.socket)
+		_ = unix.Close(p.socket)
 		p.socket = -1
 	}
 }

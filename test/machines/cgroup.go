@@ -1,7 +1,6 @@
 package machines
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 )
@@ -37,15 +37,21 @@ func groupFolders(name string) ([]string, error) {
 
 // removeGroups removes control groups with all below them, and waits until the last killed process has left them.
 func removeGroups(folders []string) error {
-	return poll(context.Background(), fmt.Sprintf("the control groups %v are gone", folders), func() (bool, error) {
-		gone := true
+	for deadline := time.Now().Add(bootLimit); ; time.Sleep(20 * time.Millisecond) {
+		var left []string
 		for _, folder := range folders {
 			removeTree(folder)
-			_, err := os.Stat(folder)
-			gone = gone && errors.Is(err, fs.ErrNotExist)
+			if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+				left = append(left, folder)
+			}
 		}
-		return gone, nil
-	})
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("remove the control groups %v: processes are still in them", left)
+		}
+	}
 }
 
 func removeTree(folder string) {

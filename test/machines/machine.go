@@ -305,7 +305,7 @@ func (m *Machine) Remove() error {
 		<-m.off()
 	}
 	if m.notify != nil {
-		m.notify.Close()
+		_ = m.notify.Close() // ends listen
 	}
 	return errors.Join(removeGroups(m.groups), m.folder.Remove())
 }

@@ -33,7 +33,7 @@ func Root(ctx context.Context, log io.Writer) (string, error) {
 		if err := requirePrograms("debootstrap"); err != nil {
 			return err
 		}
-		fmt.Fprintf(log, "making the machines' root, Debian %s (once; about a minute)\n", release)
+		_, _ = fmt.Fprintf(log, "making the machines' root, Debian %s (once; about a minute)\n", release)
 		// In a mount namespace of its own: what debootstrap mounts is gone even when it is killed.
 		cmd := exec.CommandContext(ctx, "unshare", "--mount", "debootstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), release, dir)
 		if out, err := cmd.CombinedOutput(); err != nil {

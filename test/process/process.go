@@ -42,7 +42,7 @@ func Start(spec Spec) (*Process, error) {
 	if len(spec.Command) == 0 {
 		return nil, fmt.Errorf("start a process: no command given")
 	}
-	cmd := exec.Command(spec.Command[0], spec.Command[1:]...)
+	cmd := exec.Command(spec.Command[0], spec.Command[1:]...) //nolint:noctx // it lives until Stop, Kill or our own end
 	cmd.Env, cmd.Dir = spec.Env, spec.Dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p := &Process{name: filepath.Base(spec.Command[0]), log: spec.Log, cmd: cmd, done: make(chan struct{})}

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,8 +16,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := root().ExecuteContext(ctx); err != nil {
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
 		os.Exit(1)
 	}
@@ -34,8 +36,8 @@ func root() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), dir)
-			return nil
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), dir)
+			return err
 		},
 	}
 	cmd.AddCommand(run())
@@ -53,7 +55,9 @@ func run() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), c.Kubeconfig())
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), c.Kubeconfig()); err != nil {
+				return errors.Join(err, c.Stop())
+			}
 			<-cmd.Context().Done()
 			return c.Stop()
 		},
