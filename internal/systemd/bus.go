@@ -98,13 +98,15 @@ func dial(ctx context.Context, socket string) (*dbus.Conn, error) {
 		}
 		return bus, nil
 	})
-	if !keep() && err == nil {
-		conn.Close()
+	if !keep() { // ctx ended first, and what failed after that failed for that
+		if err == nil {
+			conn.Close()
+		}
 		err = ctx.Err()
 	}
 	if err != nil {
 		end()
-		return nil, errors.Join(ctx.Err(), err)
+		return nil, err
 	}
 	return conn, nil
 }
