@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X github.com/fettle-dev/fettle/internal/version.Version=$(VERSION)
+LDFLAGS := -s -w -X github.com/fettle-dev/fettle/internal/version.linked=$(VERSION)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags='$(LDFLAGS)'
 PROGRAMS := nodeagent controller
 

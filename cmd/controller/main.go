@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if f.version {
-		fmt.Println(version.Version)
+		fmt.Println(version.String())
 		return nil
 	}
 	if rest := f.set.Args(); len(rest) > 0 {

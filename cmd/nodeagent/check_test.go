@@ -103,14 +103,14 @@ unhealthy: 1 fatal, 1 ok, 1 not applicable
 `},
 		{name: "nothing applies", more: "  disabled: true\n", want: `
 CHECK          CONDITION                VERDICT        REASON         MESSAGE
-cni-config     fettle.dev/NetworkReady  notApplicable  NotApplicable  none of /etc/cni/net.d, /opt/cni/bin, /usr/lib/cni, /var/lib/kubelet exists
+cni-config     fettle.dev/NetworkReady  notApplicable  NotApplicable  neither /etc/cni/net.d nor /var/lib/kubelet exists
 service-proxy  fettle.dev/NetworkReady  notApplicable  NotApplicable  no service address is configured or in the environment
 
 healthy: 2 not applicable
 `},
 		{name: "something could not be looked at", more: "  path: /missing\n", code: 2, want: `
 CHECK            CONDITION                VERDICT        REASON                MESSAGE
-cni-config       fettle.dev/NetworkReady  notApplicable  NotApplicable         none of /etc/cni/net.d, /opt/cni/bin, /usr/lib/cni, /var/lib/kubelet exists
+cni-config       fettle.dev/NetworkReady  notApplicable  NotApplicable         neither /etc/cni/net.d nor /var/lib/kubelet exists
 service-proxy    fettle.dev/NetworkReady  notApplicable  NotApplicable         no service address is configured or in the environment
 root-filesystem  fettle.dev/StorageReady  unknown        FilesystemUnreadable  stat /missing: no such file or directory
 

@@ -39,23 +39,38 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
-// execute runs the command and gives the process's exit status: that of an exitStatus error, else 2 for an error. What
-// went wrong goes to stderr.
+// execute runs the command and gives the process's exit status: that of an exitStatus or endWith error, else 2 for an
+// error. What went wrong goes to stderr.
 func execute(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
 	var status exitStatus
+	var end endWith
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &status):
 		return int(status)
+	case errors.As(err, &end):
+		status = end.status
 	default:
-		_, _ = fmt.Fprintln(root.ErrOrStderr(), "nodeagent:", err) // there is nowhere else to say it
-		return 2
+		status = 2
 	}
+	_, _ = fmt.Fprintln(root.ErrOrStderr(), "nodeagent:", err) // there is nowhere else to say it
+	return int(status)
 }
 
 // exitStatus is returned by a command that has said everything there is to say and ends with a status.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// exitConfig says that the configuration is wrong: EX_CONFIG of sysexits.h. The systemd unit does not restart after it.
+const exitConfig exitStatus = 78
+
+// endWith is an error that is still to be said, and ends the process with a status of its own.
+type endWith struct {
+	status exitStatus
+	error
+}
+
+func (e endWith) Unwrap() error { return e.error }

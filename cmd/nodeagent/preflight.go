@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/agent"
 	"github.com/fettle-dev/fettle/internal/config"
 	"github.com/fettle-dev/fettle/internal/probes/catalogue"
+	"github.com/fettle-dev/fettle/internal/version"
 )
 
 const statusLacking exitStatus = 1
@@ -38,7 +40,7 @@ Exit status: 0 everything required works, 1 something required does not, 2 the c
 				return err
 			}
 			findings := agent.Preflight(cmd.Context(), agent.Options{
-				Config: c, NodeName: nodeName(c), Version: agentVersion(), Getenv: os.Getenv, Log: slog.New(slog.DiscardHandler),
+				Config: c, NodeName: nodeName(c), Version: version.String(), Getenv: os.Getenv, Log: slog.New(slog.DiscardHandler),
 			})
 			if err := write(cmd.OutOrStdout(), findings); err != nil {
 				return fmt.Errorf("write findings: %w", err)
@@ -63,9 +65,12 @@ var findingWriters = map[string]func(io.Writer, []agent.Finding) error{
 
 func writeFindingTable(w io.Writer, findings []agent.Finding) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "NEED\tREQUIRED\tRESULT\tDETAIL")
+	rows := []string{"NEED\tREQUIRED\tRESULT\tDETAIL"}
 	for _, f := range findings {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", f.Need, word(f.Required, "yes", "no"), word(f.OK, "ok", "missing"), f.Detail)
+		rows = append(rows, strings.Join([]string{f.Need, word(f.Required, "yes", "no"), word(f.OK, "ok", "missing"), f.Detail}, "\t"))
+	}
+	if _, err := io.WriteString(t, strings.Join(rows, "\n")+"\n"); err != nil {
+		return err
 	}
 	return t.Flush()
 }

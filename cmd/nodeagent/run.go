@@ -8,6 +8,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/agent"
 	"github.com/fettle-dev/fettle/internal/config"
 	"github.com/fettle-dev/fettle/internal/probes/catalogue"
+	"github.com/fettle-dev/fettle/internal/version"
 )
 
 func newRunCommand() *cobra.Command {
@@ -17,20 +18,20 @@ func newRunCommand() *cobra.Command {
 		Long: `Looks at the machine again and again. With a kubeconfig, or in a pod, it publishes conditions on the machine's Node,
 keeps a Lease that shows that it is alive, and reports on the machine's Host object; without, it logs what it finds.
 
-It ends on SIGTERM or SIGINT, with exit status 0; 2 when it cannot start: the configuration is wrong, or another agent
-uses the state folder.`,
+It ends on SIGTERM or SIGINT, with exit status 0; 78 when the configuration is wrong, so that a supervisor need not start
+it over and over; 2 when it cannot start for another reason, such as another agent that uses the state folder.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(cmd.Flags(), catalogue.Kinds())
 			if err != nil {
-				return err
+				return endWith{exitConfig, err}
 			}
 			log, err := agent.NewLogger(c.Log)
 			if err != nil {
 				return err
 			}
 			return agent.Run(cmd.Context(), agent.Options{
-				Config: c, NodeName: nodeName(c), Version: agentVersion(), Getenv: os.Getenv, Log: log,
+				Config: c, NodeName: nodeName(c), Version: version.String(), Getenv: os.Getenv, Log: log,
 			})
 		},
 	}

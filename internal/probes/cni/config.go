@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -101,20 +100,19 @@ func (l look) Run(context.Context) health.Result {
 	return probes.OK("network %q of %s has its plugins", network.name, network.file)
 }
 
-// absent tells a machine whose network is not set up yet from one that has nothing to do with containers.
+// absent tells a machine whose network is not set up yet from one that has nothing to do with pods: only a kubelet needs
+// a CNI configuration. That plugins are installed says nothing; tools for single containers bring them along.
 func (l look) absent() health.Result {
 	if l.Required {
 		return probes.Because(configReasons, ConfigMissing, "%s does not exist", l.ConfigDir)
 	}
-	for _, sign := range append(slices.Clone(l.BinDirs), kubeletDir) {
-		switch _, err := l.host.Stat(sign); {
-		case err == nil:
-			return probes.Because(configReasons, ConfigMissing, "%s does not exist, although %s does", l.ConfigDir, sign)
-		case !missing(err):
-			return probes.Because(configReasons, ConfigUnreadable, "%v", err)
-		}
+	switch _, err := l.host.Stat(kubeletDir); {
+	case err == nil:
+		return probes.Because(configReasons, ConfigMissing, "%s does not exist, although %s does", l.ConfigDir, kubeletDir)
+	case !missing(err):
+		return probes.Because(configReasons, ConfigUnreadable, "%v", err)
 	}
-	return probes.NotApplicable("none of %s exists", strings.Join(append(append([]string{l.ConfigDir}, l.BinDirs...), kubeletDir), ", "))
+	return probes.NotApplicable("neither %s nor %s exists", l.ConfigDir, kubeletDir)
 }
 
 // candidates are the configuration files in the order in which the runtime considers them.

@@ -124,7 +124,7 @@ func TestFaults(t *testing.T) {
 		{name: "the configuration is gone", break_: func(m machine) { m.remove(first) }, reason: cni.ConfigMissing,
 			says: "no *.conf, *.conflist or *.json in /etc/cni/net.d"},
 		{name: "its folder is gone", break_: func(m machine) { m.remove("/etc/cni") }, reason: cni.ConfigMissing,
-			says: "/etc/cni/net.d does not exist, although /opt/cni/bin does"},
+			says: "/etc/cni/net.d does not exist, although /var/lib/kubelet does"},
 		{name: "only files that no runtime takes", break_: func(m machine) { m.remove(first); m.conf("10-flannel.conflist.bak", "{}") }, reason: cni.ConfigMissing,
 			says: "no *.conf, *.conflist or *.json in /etc/cni/net.d"},
 		{name: "a folder with the name of a file does not count", break_: func(m machine) { m.remove(first); m.mkdir("/etc/cni/net.d/a.conf") }, reason: cni.ConfigMissing,
@@ -258,7 +258,12 @@ func TestApplicability(t *testing.T) {
 	if got := m.look(required); got.Reason != cni.ConfigMissing {
 		t.Errorf("the same where CNI is required: %+v", got)
 	}
-	for _, sign := range []string{"/var/lib/kubelet", "/opt/cni/bin", "/usr/lib/cni", "/etc/cni/net.d"} {
+	m.mkdir("/opt/cni/bin")
+	m.mkdir("/usr/lib/cni")
+	if got := m.look(); got.Verdict != health.NotApplicable {
+		t.Errorf("plugins are installed, as by tools for single containers, but there is no kubelet: %+v", got)
+	}
+	for _, sign := range []string{"/var/lib/kubelet", "/etc/cni/net.d"} {
 		m := newMachine(t, "")
 		m.remove("/var")
 		m.remove("/opt")
@@ -290,7 +295,7 @@ func TestWithoutTheRightToReadItIsUnknown(t *testing.T) {
 		{name: "its folder", close: func(m machine) { m.chmod("/etc/cni/net.d", 0o700) }, reason: cni.ConfigUnreadable, naming: "open /etc/cni/net.d: permission denied"},
 		{name: "the network's folder", close: func(m machine) { m.conf("cbr0/x.conf", "{}"); m.chmod("/etc/cni/net.d/cbr0", 0o700) }, reason: cni.ConfigUnreadable, naming: "open /etc/cni/net.d/cbr0: permission denied"},
 		{name: "the plugins", close: func(m machine) { m.chmod("/opt/cni", 0o700) }, reason: cni.PluginUnreadable, naming: "/opt/cni/bin/bridge: permission denied"},
-		{name: "the folder whose absence would say that CNI does not apply", close: func(m machine) { m.remove("/etc"); m.chmod("/opt/cni", 0o700) }, reason: cni.ConfigUnreadable, naming: "/opt/cni/bin: permission denied"},
+		{name: "the folder whose absence would say that CNI does not apply", close: func(m machine) { m.remove("/etc"); m.chmod("/var/lib", 0o700) }, reason: cni.ConfigUnreadable, naming: "/var/lib/kubelet: permission denied"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := newMachine(t, "flannel-0.26", flannelNeeds...)
