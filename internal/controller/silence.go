@@ -44,7 +44,7 @@ func (n *nodes) silence(ctx context.Context, node *corev1.Node, host *fettlev1al
 	case liveness.Silent:
 		return n.silent(ctx, node, host, verdict)
 	case liveness.NeverReported:
-		if hosts.IsUnknown(host) {
+		if hosts.IsUnknown(host) || host.Status.Agent != nil { // it has reported, and the verdict will follow
 			return node, say{}, nil
 		}
 		return node, say{hostReason: fettlev1alpha1.ReasonHostNeverReported, hostMessage: absentMessage}, nil
@@ -138,6 +138,7 @@ func (s *spells) silent(node string, since time.Time, owesNode, owesHost bool, g
 	}
 	if overwritten := owesNode && p.node || owesHost && p.host; !overwritten {
 		p.odd = time.Time{}
+		p.node, p.host = p.node || !owesNode, p.host || !owesHost // said already, perhaps by the leader before us
 		return 0
 	}
 	if p.odd.IsZero() {

@@ -74,6 +74,8 @@ func Observe(prev History, seen Observation, now time.Time, limits Limits) (Hist
 		next = History{UID: seen.UID, Progress: seen.Progress, LastChange: now, Reported: seen.Reported}
 	case seen.Progress != prev.Progress && seen.Progress != Progress{}:
 		next.Progress, next.LastChange, next.Heard = seen.Progress, now, true
+	case seen.Reported && !prev.Reported: // it has just appeared; its lease will follow
+		next.LastChange = now
 	}
 	return next, next.judge(now, limits)
 }

@@ -24,8 +24,9 @@ import (
 const (
 	// statusPause is the least time between two passes over all rules and nodes.
 	statusPause = time.Second
-	// passShare bounds the share of time that passes may take: the pause is at least so many times the last pass.
-	passShare = 10
+	// judgingShare bounds the share of time spent judging: the pause is at least so many times what the last pass took
+	// for it.
+	judgingShare = 10
 	// retryPause is when rules whose status could not be written are tried again although nothing changed.
 	retryPause = 5 * time.Second
 )
@@ -45,6 +46,8 @@ type Status struct {
 	wake chan struct{}
 	// written holds rules as our last write left them, until the cache has caught up.
 	written map[types.UID]*readinessv1alpha1.NodeReadinessRule
+	// judging is the time that the present pass has spent on judging.
+	judging time.Duration
 }
 
 // NewStatus returns a Status with nothing to do yet.
@@ -75,16 +78,15 @@ func (s *Status) Start(ctx context.Context) error {
 		case <-s.wake:
 		case <-retry:
 		}
-		began := time.Now()
-		retry = nil
-		if err := s.pass(ctx, began); err != nil && ctx.Err() == nil {
+		retry, s.judging = nil, 0
+		if err := s.pass(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			s.Log.Error(err, "cannot write the status of some rules; will try again")
 			retry = time.After(retryPause)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(max(statusPause, passShare*time.Since(began))):
+		case <-time.After(max(statusPause, judgingShare*s.judging)):
 		}
 	}
 }
@@ -142,7 +144,9 @@ func (s *Status) one(ctx context.Context, rule *readinessv1alpha1.NodeReadinessR
 	if c.deleting {
 		return s.release(ctx, rule, nodes)
 	}
+	began := time.Now()
 	status := subject{api: rule, compiled: c.rule, fault: c.fault, rules: set, was: rule.Status, failures: s.Failures}.judge(nodes, now)
+	s.judging += time.Since(began)
 	if equality.Semantic.DeepEqual(status, rule.Status) {
 		return nil
 	}
