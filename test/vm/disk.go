@@ -45,7 +45,7 @@ systemctl --quiet enable systemd-networkd nftables containerd vm-seed vm-images 
 systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer getty@tty1.service
 update-initramfs -u -k all
 mkdir -p /var/log/journal # kept over reboots
-rm -rf /usr/share/doc /usr/share/man /usr/share/locale /var/cache/apt/archives /var/lib/apt/lists /etc/machine-id
+rm -rf /usr/share/doc /usr/share/man /usr/share/locale /var/cache/apt/archives /var/lib/apt/lists /etc/machine-id /var/lib/dbus/machine-id
 : > /etc/machine-id
 `
 

@@ -66,6 +66,11 @@ const (
 // end of the test. A test that failed gets the ends of console and journal in its log.
 func ForTest(t testing.TB, opts Options) *VM {
 	t.Helper()
+	start := time.Now()
+	took := func(what string) {
+		t.Logf("%s: %s", what, time.Since(start).Round(time.Second))
+		start = time.Now()
+	}
 	v, err := New(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
@@ -78,13 +83,16 @@ func ForTest(t testing.TB, opts Options) *VM {
 			t.Error(err)
 		}
 	})
+	took("machine prepared")
 	if err := v.Boot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	took("booted")
 	if opts.ControlPlane != nil {
 		if err := v.AwaitNodeReady(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		took("from there until the Node is Ready")
 	}
 	return v
 }

@@ -34,9 +34,8 @@ func TestMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
 	v := ForTest(t, Options{ControlPlane: c, Images: []string{workload}})
-	t.Logf("New to Ready: %s; QEMU's resident memory: %s", time.Since(start).Round(time.Second), resident(t, v.PID()))
+	t.Logf("QEMU's resident memory: %s", resident(t, v.PID()))
 
 	part := func(name string, test func(*testing.T, *controlplane.ControlPlane, *VM)) {
 		if !t.Run(name, func(t *testing.T) { test(t, c, v) }) {

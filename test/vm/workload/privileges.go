@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/coreos/go-systemd/v22/dbus"
@@ -28,6 +29,7 @@ var attempts = []struct {
 	}},
 	{"write the state folder", func(context.Context) error { return writes("/var/lib/fettle/attempt") }},
 	{"start a unit through the host's D-Bus", startUnit},
+	{"hold no capability", holdsNone},
 	{"be refused to write the host", refused("/host/etc/attempt")},
 	{"be refused to write the image", refused("/attempt")},
 	{"be refused to write beside the D-Bus socket", refused("/run/dbus/attempt")},
@@ -63,6 +65,20 @@ func writes(path string) error {
 		return err
 	}
 	return os.Remove(path)
+}
+
+// holdsNone looks at the bounding set too, from which capabilities could be got back.
+func holdsNone(context.Context) error {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err
+	}
+	for _, set := range []string{"CapPrm", "CapEff", "CapBnd"} {
+		if !strings.Contains(string(status), "\n"+set+":\t0000000000000000\n") {
+			return fmt.Errorf("the set %s in /proc/self/status is not empty", set)
+		}
+	}
+	return nil
 }
 
 func refused(path string) func(context.Context) error {
