@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -48,10 +49,14 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := mgr.AddReadyzCheck("caches", func(*http.Request) error { return s.synced() }); err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	if err := mgr.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("run the controller: %w", err)
+	err = mgr.Start(ctx)
+	switch {
+	case err == nil || errors.Is(err, context.Canceled):
+		return nil
+	case strings.Contains(err.Error(), "leader election lost"): // controller-runtime has no other way to tell
+		return errors.New("the leader lease was lost, since the API server was out of reach or another replica took it; a restart stands for it again")
 	}
-	return nil
+	return fmt.Errorf("run the controller: %w", err)
 }
 
 func newManager(cfg *rest.Config, o Options) (manager.Manager, error) {
