@@ -39,7 +39,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer host.Close()
+	defer func() { _ = host.Close() }() // only read from
 	stateDir, release, err := claimStateDir(o.Config.StateDir, o.Log)
 	if err != nil {
 		return err

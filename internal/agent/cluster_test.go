@@ -9,7 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
@@ -31,6 +31,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		"joins once its kubeconfig is repaired":            joinsLater,
 		"follows a kubeconfig that is replaced":            followsTheKubeconfig,
 		"gets past a connection that goes nowhere":         getsPastADeadConnection,
+		"writes nothing after an outage without news":      writesNothingAfterAnOutage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -161,7 +162,11 @@ func followsTheNode(t *testing.T, r *rig, node string) {
 
 func sparesAForeignHost(t *testing.T, r *rig, node string) {
 	created := r.createNode(t, node)
-	foreign := r.createHost(t, node, types.UID("of-another-node"))
+	// Without the owner that the controller gives it: one that does not exist would have it collected.
+	foreign := &fettlev1alpha1.Host{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: fettlev1alpha1.HostSpec{NodeUID: "of-another-node"}}
+	if err := r.admin.Create(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
 	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
 	p.say(finding(""))
 	r.awaitSaid(t, node, allWell)

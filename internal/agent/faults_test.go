@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/url"
@@ -160,7 +161,7 @@ func (v *valve) copy(to, from net.Conn) {
 			}
 		}
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				from.Close()
 			}
 			to.Close()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -45,7 +44,7 @@ func Preflight(ctx context.Context, o Options) []Finding {
 	if err != nil {
 		return []Finding{{Need: "host root", Required: true, Detail: err.Error() + "; mount the machine's root file system and name it with --host-root"}}
 	}
-	defer host.Close()
+	defer func() { _ = host.Close() }() // only read from
 	all := []Finding{hostRoot(host), hostProcesses(host), stateFolder(o.Config.StateDir)}
 	all = append(all, hostSystemd(ctx, o, host)...)
 	return append(all, apiServer(ctx, o, host)...)
@@ -128,7 +127,7 @@ func apiServer(ctx context.Context, o Options, host *hostfs.Root) []Finding {
 	reachable := Finding{Need: "API server", Required: true}
 	connector := kubeclient.Connector{
 		Source: sourceOf(o, host), NodeName: o.NodeName, UserAgent: "fettle-nodeagent/" + o.Version + " (preflight)",
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: slog.New(slog.DiscardHandler),
 	}
 	found, err := connector.Try(ctx)
 	if errors.Is(err, kubeclient.ErrStandalone) {

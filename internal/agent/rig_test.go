@@ -36,8 +36,6 @@ type rig struct {
 	agentKubeconfig string
 }
 
-const agentUser = "system:serviceaccount:fettle-system:nodeagent"
-
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	c := controlplane.ForTest(t, controlplane.Options{ControllerManager: true, Audit: true})

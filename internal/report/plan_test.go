@@ -140,7 +140,7 @@ func TestInbox(t *testing.T) {
 		}
 	})
 	t.Run("a sleeping reader is woken", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		synctest.Test(t, func(*testing.T) {
 			b := newInbox()
 			go func() {
 				time.Sleep(time.Second)

@@ -83,7 +83,7 @@ func (b *Bus) connection(ctx context.Context) (*dbus.Conn, error) {
 
 // dial opens an authenticated connection. ctx bounds the dialing alone, not the life of the connection.
 func dial(ctx context.Context, socket string) (*dbus.Conn, error) {
-	life, end := context.WithCancel(context.Background())
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	keep := context.AfterFunc(ctx, end) // unblocks the calls below, which take no context
 	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) {
 		bus, err := godbus.Dial("unix:path="+godbus.EscapeBusAddressValue(socket), godbus.WithContext(life))

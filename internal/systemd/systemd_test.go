@@ -113,7 +113,13 @@ func TestSystemd(t *testing.T) {
 			_, err := bus.RunTransient(ctx, unit, "/bin/sleep", "600")
 			first <- err
 		}()
-		exec(t, m, "sh", "-c", "until systemctl show -P ActiveState "+unit+" | grep -q activating; do sleep 0.05; done")
+		for exec(t, m, "systemctl", "show", "-P", "ActiveState", unit) != "activating" {
+			select {
+			case err := <-first:
+				t.Fatalf("the first has ended: %v", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
 		if _, err := bus.RunTransient(within(t, time.Minute), unit, "/bin/true"); err == nil {
 			t.Error("it was run")
 		}

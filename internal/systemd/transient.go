@@ -90,7 +90,7 @@ func literal(argv []string) []string {
 // await waits for the start job and gives its result. A unit whose caller gives up is stopped.
 func (b *Bus) await(ctx context.Context, conn *dbus.Conn, name string, ended <-chan string) (job string, err error) {
 	// systemd reports the end of a unit that ran into its limit only after it has stopped it.
-	patience, cancel := context.WithCancel(context.Background())
+	patience, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -106,7 +106,7 @@ func (b *Bus) await(ctx context.Context, conn *dbus.Conn, name string, ended <-c
 		case job := <-ended:
 			return job, nil
 		case <-patience.Done():
-			abandon(conn, name)
+			abandon(context.WithoutCancel(ctx), conn, name)
 			return "", fmt.Errorf("run unit %s: %w", name, ctx.Err())
 		case <-poll.C:
 			if !conn.Connected() {
@@ -123,9 +123,9 @@ func outcome(ctx context.Context, conn *dbus.Conn, name, job string) (Result, er
 	if job == "done" {
 		return Result{Succeeded: true, Reason: "success"}, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit+2*stopLimit)
 	defer cancel()
-	properties, err := conn.GetAllPropertiesContext(ctx, name)
+	properties, err := stopped(ctx, conn, name)
 	if err != nil {
 		return Result{}, fmt.Errorf("read how unit %s ended: %w", name, err)
 	}
@@ -140,15 +140,34 @@ func outcome(ctx context.Context, conn *dbus.Conn, name, job string) (Result, er
 	return Result{Reason: reason, ExitCode: int(code)}, nil
 }
 
+// stopped waits until the unit has stopped, which a unit whose job was canceled may be about to, and gives its
+// properties.
+func stopped(ctx context.Context, conn *dbus.Conn, name string) (map[string]any, error) {
+	for {
+		properties, err := conn.GetAllPropertiesContext(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if state := properties["ActiveState"]; state == "inactive" || state == "failed" {
+			return properties, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
 // abandon stops a unit nobody waits for any more. What goes wrong here has no one to be told; the unit's own limit ends
 // it all the same.
-func abandon(conn *dbus.Conn, name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
+func abandon(ctx context.Context, conn *dbus.Conn, name string) {
+	ctx, cancel := context.WithTimeout(ctx, cleanupLimit)
 	defer cancel()
-	stopped := make(chan string, 1)
-	if _, err := conn.StopUnitContext(ctx, name, "replace", stopped); err == nil {
+	ended := make(chan string, 1)
+	if _, err := conn.StopUnitContext(ctx, name, "replace", ended); err == nil {
 		select {
-		case <-stopped:
+		case <-ended:
 		case <-ctx.Done():
 		}
 	}
