@@ -51,7 +51,7 @@ func BenchmarkAllNodesAtOnce(b *testing.B) {
 	f.make(b)
 	w.rule(b, "bench", "bench")
 	w.run(b, o)
-	f.await(b, "controlled-", true)
+	f.await(b, true)
 
 	b.Run("rule", func(b *testing.B) {
 		f.compare(b, func(held bool) time.Duration {
@@ -62,7 +62,7 @@ func BenchmarkAllNodesAtOnce(b *testing.B) {
 					r.Spec.Conditions[0].RequiredStatus = "Unknown"
 				}
 			})
-			f.await(b, "controlled-", held)
+			f.await(b, held)
 			return time.Since(began)
 		}, func(held bool) time.Duration {
 			began := time.Now()
@@ -71,12 +71,12 @@ func BenchmarkAllNodesAtOnce(b *testing.B) {
 		})
 	})
 	w.editRule(b, "bench", func(r *rule) { r.Spec.Conditions[0].RequiredStatus = "True" })
-	f.await(b, "controlled-", true)
+	f.await(b, true)
 	b.Run("conditions", func(b *testing.B) {
 		f.compare(b, func(held bool) time.Duration {
 			began := time.Now()
 			f.each(b, "controlled-", func(ctx context.Context, name string) error { return f.condition(ctx, name, held) })
-			f.await(b, "controlled-", held)
+			f.await(b, held)
 			return time.Since(began)
 		}, func(held bool) time.Duration {
 			began := time.Now()
@@ -157,9 +157,9 @@ func (f *fleet) condition(ctx context.Context, name string, held bool) error {
 	return err
 }
 
-// await waits until every node of a kind is held, or none is. It follows them with a watch, so that waiting costs the API
+// await waits until every node of the controller is held, or none is. It follows them with a watch, so that waiting costs the API
 // server as little as it can.
-func (f *fleet) await(b *testing.B, prefix string, held bool) {
+func (f *fleet) await(b *testing.B, held bool) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
 	defer cancel()

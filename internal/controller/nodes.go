@@ -55,7 +55,7 @@ func (n *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	}
 	node, spell, silenceErr := n.silence(ctx, node, host)
 	node, taintErr := n.taint(ctx, node)
-	hostErr := n.tendHost(ctx, node, host, spell, silenceErr)
+	hostErr := n.tendHost(ctx, node, host, spell)
 	if overtaken(silenceErr) || overtaken(hostErr) {
 		return reconcile.Result{RequeueAfter: overtakenPause}, taintErr
 	}
@@ -134,14 +134,14 @@ func concerned(node *corev1.Node, decision taints.Decision, rules *taints.Rules)
 }
 
 // tendHost makes the Host, or says on it what is known of its agent; the Node has been told before.
-func (n *nodes) tendHost(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host, s say, nodeErr error) error {
+func (n *nodes) tendHost(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host, s say) error {
 	if node.DeletionTimestamp != nil {
 		return nil
 	}
 	if !hosts.Of(host, node) {
 		return hosts.Ensure(ctx, n.client, node, host)
 	}
-	if s.hostReason == "" || nodeErr != nil {
+	if s.hostReason == "" {
 		return nil
 	}
 	if err := hosts.SetUnknown(ctx, n.client, host, s.hostReason, s.hostMessage, time.Now()); err != nil {

@@ -48,10 +48,7 @@ func (s *setup) NeedLeaderElection() bool { return false }
 
 // Start prepares, and returns when the parts are under the care of the manager.
 func (s *setup) Start(ctx context.Context) error {
-	if err := s.await(ctx, "the namespaces", s.ensureNamespaces); err != nil {
-		return nil // the context ended
-	}
-	if err := s.await(ctx, "the custom resources", s.findKinds); err != nil {
+	if !s.await(ctx, "the namespaces", s.ensureNamespaces) || !s.await(ctx, "the custom resources", s.findKinds) {
 		return nil
 	}
 	if err := s.addParts(ctx); err != nil && ctx.Err() == nil {
@@ -74,13 +71,13 @@ func (s *setup) synced() error {
 	return nil
 }
 
-// await looks again until there is no fault, and complains now and then.
-func (s *setup) await(ctx context.Context, what string, look func(context.Context) error) error {
+// await looks again until there is no fault, and complains now and then. It is false when the context ended first.
+func (s *setup) await(ctx context.Context, what string, look func(context.Context) error) bool {
 	var complained time.Time
 	for {
 		err := look(ctx)
 		if err == nil {
-			return nil
+			return true
 		}
 		if ctx.Err() == nil && time.Since(complained) >= complainPause {
 			s.o.Log.Error(err, "cannot begin without "+what+"; will keep looking")
@@ -88,7 +85,7 @@ func (s *setup) await(ctx context.Context, what string, look func(context.Contex
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return false
 		case <-time.After(lookPause):
 		}
 	}

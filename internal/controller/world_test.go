@@ -310,7 +310,7 @@ func (w *world) quiet(t testing.TB) controlplane.Mark {
 // writesOf gives what the controller wrote, but for its leader lease.
 func writesOf(requests controlplane.Requests) controlplane.Requests {
 	return requests.By(controllerUser).Writes().Where(func(r controlplane.Request) bool {
-		return !(r.Resource == "leases" && r.Name == LeaderLease)
+		return r.Resource != "leases" || r.Name != LeaderLease
 	})
 }
 

@@ -7,6 +7,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,7 +81,7 @@ func (q *Queue) NeedLeaderElection() bool { return true }
 
 // Start writes until the context ends; what waits then is lost.
 func (q *Queue) Start(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		e, serial, ok := q.take()
 		if !ok {
 			select {
@@ -94,10 +95,8 @@ func (q *Queue) Start(ctx context.Context) error {
 		if err := q.write(ctx, e, serial); err != nil && ctx.Err() == nil {
 			q.log.Error(err, "an event is lost", "reason", e.Reason, "object", e.Regarding.Name)
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
 	}
+	return nil
 }
 
 func (q *Queue) take() (Event, uint64, bool) {
@@ -136,7 +135,7 @@ func (q *Queue) write(ctx context.Context, e Event, serial uint64) error {
 	defer cancel()
 	note := e.Note
 	if len(note) > maxNote {
-		note = note[:maxNote]
+		note = strings.ToValidUTF8(note[:maxNote], "")
 	}
 	return q.client.Create(ctx, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{

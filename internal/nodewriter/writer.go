@@ -34,29 +34,28 @@ type Writer struct {
 	inFlight atomic.Int64
 
 	mu sync.Mutex
-	// written holds nodes as our last write left them, trimmed, by name, until a cache has caught up. Guarded by mu.
-	written map[string]*corev1.Node
+	// newest holds nodes as our last write or live read showed them, trimmed, by name, until a cache has caught up.
+	// Guarded by mu.
+	newest map[string]*corev1.Node
 }
 
 // New returns a writer that writes through c and reads live, past any cache, through live.
 func New(c client.Client, live client.Reader) *Writer {
-	return &Writer{client: c, live: live, written: map[string]*corev1.Node{}}
+	return &Writer{client: c, live: live, newest: map[string]*corev1.Node{}}
 }
 
-// Latest returns the newer of a node as a cache has it and as our own last write left it.
+// Latest returns the newer of a node as a cache has it and as our own last write or live read showed it.
 func (w *Writer) Latest(cached *corev1.Node) *corev1.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ours := w.written[cached.Name]
+	ours := w.newest[cached.Name]
 	if ours == nil {
 		return cached
 	}
-	if ours.UID == cached.UID {
-		if older, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, ours.ResourceVersion); err == nil && older < 0 {
-			return ours
-		}
+	if order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, ours.ResourceVersion); err == nil && order < 0 {
+		return ours
 	}
-	delete(w.written, cached.Name)
+	delete(w.newest, cached.Name)
 	return cached
 }
 
@@ -64,7 +63,7 @@ func (w *Writer) Latest(cached *corev1.Node) *corev1.Node {
 func (w *Writer) Forget(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.written, name)
+	delete(w.newest, name)
 }
 
 // Busy reports whether a write is under way, so that writes of lesser urgency can wait.
@@ -103,6 +102,7 @@ func (w *Writer) Write(ctx context.Context, node *corev1.Node, decide func(*core
 			}
 			return node, fmt.Errorf("write node %s: %w", node.Name, err)
 		}
+		w.remember(node)
 	}
 }
 
@@ -143,10 +143,14 @@ func (w *Writer) patch(ctx context.Context, name string, patch client.Patch, sta
 		return node, err
 	}
 	node = trimmed(node)
+	w.remember(node)
+	return node, nil
+}
+
+func (w *Writer) remember(node *corev1.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.written[name] = node
-	return node, nil
+	w.newest[node.Name] = node
 }
 
 func trimmed(node *corev1.Node) *corev1.Node {

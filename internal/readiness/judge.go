@@ -1,6 +1,7 @@
 package readiness
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ const (
 	maxNodes          = 100
 	maxFailureMessage = 1024
 	maxSummary        = 4096
+	// Bounds of the lists in bytes, so that a rule stays well under 64 KiB whatever nodes and conditions are called.
+	maxAppliedBytes, maxFailedBytes, maxEvaluationBytes = 14 << 10, 12 << 10, 24 << 10
 	// maxNamed bounds the nodes that a summary names for each thing it says.
 	maxNamed = 10
 )
@@ -60,6 +63,7 @@ func (s subject) judge(nodes []*corev1.Node, now time.Time) readinessv1alpha1.No
 	}
 	preview := newPreview(s)
 	applied := int32(0)
+	appliedRoom, failedRoom, evaluationRoom := room{maxNodes, maxAppliedBytes}, room{maxNodes, maxFailedBytes}, room{maxNodes, maxEvaluationBytes}
 	for _, node := range nodes {
 		if !s.compiled.Selects(node) {
 			preview.left(node)
@@ -69,22 +73,24 @@ func (s subject) judge(nodes []*corev1.Node, now time.Time) readinessv1alpha1.No
 		failure, failed := s.failures.of(node.Name, s.compiled.UID)
 		if failed {
 			status.Nodes.Failed++
-			if len(status.FailedNodes) < maxNodes {
-				status.FailedNodes = append(status.FailedNodes, s.failedNode(node.Name, failure))
+			if f := s.failedNode(node.Name, failure); failedRoom.takes(f) {
+				status.FailedNodes = append(status.FailedNodes, f)
 			}
 		}
 		held := !s.compiled.Completed(node) && !s.compiled.Fulfilled(node)
 		if held {
 			status.Nodes.Held++
-			if len(status.NodeEvaluations) < maxNodes {
-				status.NodeEvaluations = append(status.NodeEvaluations, s.evaluation(node, now))
+			if !evaluationRoom.full() {
+				if e := s.evaluation(node, now); evaluationRoom.takes(e) {
+					status.NodeEvaluations = append(status.NodeEvaluations, e)
+				}
 			}
 		} else {
 			status.Nodes.Ready++
 		}
 		if !s.api.Spec.DryRun && !failed && s.applied(node, held) {
 			applied++
-			if len(status.AppliedNodes) < maxNodes {
+			if appliedRoom.takes(node.Name) {
 				status.AppliedNodes = append(status.AppliedNodes, node.Name)
 			}
 		}
@@ -155,6 +161,25 @@ func (s subject) ready(counts *readinessv1alpha1.NodeCounts, applied int32, now 
 		c.Reason, c.Message = ReasonEnforced, "the taint is on the selected nodes that do not fulfil the conditions, and on no others on account of this rule"
 	}
 	return c
+}
+
+// room is what is left of a list.
+type room struct{ entries, bytes int }
+
+func (r *room) full() bool { return r.entries <= 0 || r.bytes <= 0 }
+
+// takes reports whether there is room for an entry, and takes it up. The first that does not fit closes the list, so that
+// it is always the beginning of the whole.
+func (r *room) takes(entry any) bool {
+	if r.full() {
+		return false
+	}
+	encoded, err := json.Marshal(entry)
+	if err != nil { // plain data: cannot happen
+		panic(err)
+	}
+	r.entries, r.bytes = r.entries-1, r.bytes-len(encoded)-1
+	return r.bytes >= 0
 }
 
 func capped(s string, limit int) string {

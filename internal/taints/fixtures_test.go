@@ -22,10 +22,7 @@ const (
 // edit changes a rule or a node of a test case.
 type edit[T any] func(*T)
 
-type (
-	apiRule = readinessv1alpha1.NodeReadinessRule
-	edits   = []edit[apiRule]
-)
+type apiRule = readinessv1alpha1.NodeReadinessRule
 
 // rule gives a continuous rule "network" over pool=workers that needs example.com/Network=True.
 func rule(uid types.UID, name string, changes ...edit[apiRule]) *apiRule {
@@ -58,7 +55,9 @@ func effect(e corev1.TaintEffect) edit[apiRule] {
 	return func(r *apiRule) { r.Spec.Taint.Effect = e }
 }
 func pool(name string) edit[apiRule] {
-	return func(r *apiRule) { r.Spec.NodeSelector.MatchLabels = map[string]readinessv1alpha1.LabelValue{"pool": readinessv1alpha1.LabelValue(name)} }
+	return func(r *apiRule) {
+		r.Spec.NodeSelector.MatchLabels = map[string]readinessv1alpha1.LabelValue{"pool": readinessv1alpha1.LabelValue(name)}
+	}
 }
 func needs(conditionType string, status corev1.ConditionStatus) edit[apiRule] {
 	return func(r *apiRule) {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
@@ -79,46 +78,4 @@ func durationOf(lease *coordinationv1.Lease) time.Duration {
 		return 0
 	}
 	return time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
-}
-
-// versions tells whether the informer of leases is behind what a live read has shown.
-type versions struct {
-	newest string // that the informer showed
-	// expected is what a live read of the lease of node showed beyond that.
-	expected, node string
-}
-
-func (v *versions) seen(version string) { v.newest = later(v.newest, version) }
-
-// gone takes in that the informer showed the end of a lease, possibly in a version of long ago.
-func (v *versions) gone(node, version string) {
-	v.seen(version)
-	if node == v.node {
-		v.expected = ""
-	}
-}
-
-func (v *versions) expect(node, version string) {
-	if later(v.expected, version) == version {
-		v.expected, v.node = version, node
-	}
-}
-
-func (v *versions) behind() bool {
-	return v.expected != "" && later(v.newest, v.expected) != v.newest
-}
-
-// later returns the later of two resource versions; one that cannot be read counts as the earlier.
-func later(a, b string) string {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	if err != nil {
-		if _, readable := resourceversion.CompareResourceVersion(b, b); readable == nil {
-			return b
-		}
-		return a
-	}
-	if order < 0 {
-		return b
-	}
-	return a
 }

@@ -23,8 +23,6 @@ const (
 	confirmTimeout = 5 * time.Second
 	// confirmers bounds the live reads under way at once.
 	confirmers = 8
-	// catchUpPause is how long judgement waits at a time for an informer that is behind the API server.
-	catchUpPause = time.Second
 )
 
 // Informer is where objects of one type come from.
@@ -54,9 +52,8 @@ type Watch struct {
 	slots     chan struct{}
 
 	// The following belong to the goroutine of Start.
-	agents   *agents
-	versions versions
-	warned   map[time.Duration]bool
+	agents *agents
+	warned map[time.Duration]bool
 
 	mu sync.RWMutex
 	// verdicts by node, for the Host with that UID. Guarded by mu.
@@ -151,10 +148,8 @@ func (w *Watch) see(ctx context.Context, s sighting) {
 	switch {
 	case s.lease != nil && s.gone:
 		a.progress, a.leaseDuration = liveness.Progress{}, 0
-		w.versions.gone(s.node, s.lease.ResourceVersion)
 	case s.lease != nil:
 		a.progress, a.leaseDuration = progressOf(s.lease), durationOf(s.lease)
-		w.versions.seen(s.lease.ResourceVersion)
 	case s.gone:
 		a.host, a.reported = "", false
 	default:
@@ -176,8 +171,6 @@ func (w *Watch) look(ctx context.Context, a *agent, now time.Time) {
 	case !verdict.State.Quiet() || verdict == a.said:
 		w.say(a, verdict)
 	case a.confirming: // its answer will be judged
-	case w.versions.behind():
-		w.agents.schedule(a, now.Add(catchUpPause))
 	default:
 		w.confirm(ctx, a)
 	}
@@ -264,7 +257,8 @@ func (w *Watch) readLive(ctx context.Context, node string) (*coordinationv1.Leas
 	return lease, err
 }
 
-// confirmed judges an agent by its lease as the API server has it.
+// confirmed judges an agent by its lease as the API server has it. An informer that is behind, or stuck, therefore makes
+// no living agent silent and hides no dead one: it only costs a live read for each agent and grace period.
 func (w *Watch) confirmed(ctx context.Context, c confirmation) {
 	a := w.agents.get(c.node)
 	a.confirming = false
@@ -287,11 +281,8 @@ func (w *Watch) confirmed(ctx context.Context, c confirmation) {
 	}
 	live := a.observation()
 	if c.lease != nil {
-		live.Progress = progressOf(c.lease)
-		if live.Progress != a.progress {
-			w.versions.expect(a.node, c.lease.ResourceVersion)
-			a.progress, a.leaseDuration = live.Progress, durationOf(c.lease)
-		}
+		a.progress, a.leaseDuration = progressOf(c.lease), durationOf(c.lease)
+		live.Progress = a.progress
 	}
 	var verdict liveness.Verdict
 	a.history, verdict = liveness.Observe(a.history, live, now, w.limitsOf(a))

@@ -1,0 +1,296 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/liveness"
+)
+
+// The tests run in a bubble of fake time. What the real API server and the real informers do is tested in
+// internal/controller; here they are slow, behind or broken on demand.
+
+// feed is an informer whose events a test makes.
+type feed struct{ handler cache.ResourceEventHandler }
+
+func (f *feed) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	f.handler = h
+	return nil, nil
+}
+func (f *feed) RemoveEventHandler(cache.ResourceEventHandlerRegistration) error { return nil }
+
+// server is what live reads see.
+type server struct {
+	client.Reader
+	mu     sync.Mutex
+	leases map[string]*coordinationv1.Lease // guarded by mu
+	fault  error                            // guarded by mu
+	hangs  bool                             // guarded by mu
+	reads  int                              // guarded by mu
+}
+
+func (s *server) Get(ctx context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	s.mu.Lock()
+	s.reads++
+	lease, fault, hangs := s.leases[key.Name], s.fault, s.hangs
+	s.mu.Unlock()
+	switch {
+	case hangs:
+		<-ctx.Done()
+		return ctx.Err()
+	case fault != nil:
+		return fault
+	case lease == nil:
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, key.Name)
+	}
+	lease.DeepCopyInto(obj.(*coordinationv1.Lease))
+	return nil
+}
+
+type rig struct {
+	*testing.T
+	*Watch
+	leases, hosts feed
+	server        server
+	version       int
+
+	mu      sync.Mutex
+	changes []string // guarded by mu
+}
+
+// inBubble runs a test with a Watch that has started, in fake time.
+func inBubble(t *testing.T, test func(*rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, server: server{leases: map[string]*coordinationv1.Lease{}}}
+		r.Watch = New(Options{
+			Leases: &r.leases, Hosts: &r.hosts, Live: &r.server,
+			Limits: liveness.Limits{Grace: 50 * time.Second, StartupGrace: 2 * time.Minute},
+			Changed: func(node string) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.changes = append(r.changes, node+" "+string(r.Watch.Verdict(node, types.UID("host-"+node)).State))
+			},
+			Log: logr.Discard(),
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Start(ctx) }()
+		synctest.Wait()
+		test(r)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// renew renews a lease on the server; show lets the informer see it.
+func (r *rig) renew(node string) *coordinationv1.Lease {
+	r.version++
+	renewed := metav1.NewMicroTime(time.Unix(int64(r.version), 0))
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: node, ResourceVersion: fmt.Sprint(r.version)},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(40)), RenewTime: &renewed},
+	}
+	r.server.mu.Lock()
+	r.server.leases[node] = lease
+	r.server.mu.Unlock()
+	return lease
+}
+
+func (r *rig) show(lease *coordinationv1.Lease) {
+	r.leases.handler.OnAdd(lease, false)
+	synctest.Wait()
+}
+
+func (r *rig) showHost(node string, reported bool) {
+	host := &fettlev1alpha1.Host{ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID("host-" + node)}}
+	if reported {
+		host.Status.Agent = &fettlev1alpha1.HostAgent{}
+	}
+	r.hosts.handler.OnAdd(host, false)
+	synctest.Wait()
+}
+
+// pass lets time pass.
+func (r *rig) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (r *rig) is(node string, want liveness.State) {
+	r.Helper()
+	if got := r.Verdict(node, types.UID("host-"+node)).State; got != want {
+		r.Errorf("%s is %s, want %s", node, got, want)
+	}
+}
+
+func (r *rig) reads() int {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	return r.server.reads
+}
+
+func (r *rig) fail(err error) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	r.server.fault = err
+}
+
+func TestSilenceIsConfirmedLive(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.showHost("a", true)
+		r.show(r.renew("a"))
+		r.is("a", liveness.Alive)
+		r.pass(50 * time.Second)
+		r.is("a", liveness.Alive)
+		if reads := r.reads(); reads != 0 {
+			t.Errorf("%d live reads of an agent that is alive", reads)
+		}
+		r.pass(time.Second)
+		r.is("a", liveness.Silent)
+		r.pass(time.Hour)
+		if reads := r.reads(); reads != 1 {
+			t.Errorf("%d live reads for one silence", reads)
+		}
+		r.show(r.renew("a"))
+		r.is("a", liveness.Alive)
+		if want := []string{"a Starting", "a Alive", "a Silent", "a Alive"}; fmt.Sprint(r.changes) != fmt.Sprint(want) {
+			t.Errorf("told %v, want %v", r.changes, want)
+		}
+	})
+}
+
+func TestAnInformerThatIsStuckMakesNoLivingAgentSilent(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		for _, node := range []string{"alive", "dead"} {
+			r.showHost(node, true)
+			r.show(r.renew(node))
+		}
+		for range 60 { // ten minutes without a watch event
+			r.renew("alive")
+			r.pass(10 * time.Second)
+			r.is("alive", liveness.Alive)
+		}
+		r.is("dead", liveness.Silent)
+		if reads := r.reads(); reads > 15 {
+			t.Errorf("%d live reads in ten minutes", reads)
+		}
+	})
+}
+
+func TestABlindControllerMakesNobodySilent(t *testing.T) {
+	for name, blind := range map[string]func(*rig, bool){
+		"the API server refuses": func(r *rig, yes bool) {
+			if r.fail(nil); yes {
+				r.fail(errors.New("refused"))
+			}
+		},
+		"the API server does not answer": func(r *rig, yes bool) {
+			r.server.mu.Lock()
+			defer r.server.mu.Unlock()
+			r.server.hangs = yes
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.showHost("a", true)
+				r.show(r.renew("a"))
+				blind(r, true)
+				r.pass(10 * time.Minute)
+				r.is("a", liveness.Alive)
+				blind(r, false)
+				r.pass(2 * time.Minute)
+				r.is("a", liveness.Silent)
+			})
+		})
+	}
+}
+
+func TestStartup(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.showHost("bare", false)
+		r.showHost("known", true) // by a controller before this one
+		r.is("bare", liveness.Starting)
+		r.pass(51 * time.Second)
+		r.is("bare", liveness.Starting)
+		r.is("known", liveness.Silent)
+		r.pass(70 * time.Second)
+		r.is("bare", liveness.NeverReported)
+		r.show(r.renew("bare"))
+		r.is("bare", liveness.Alive)
+	})
+}
+
+func TestALeaseMayAskForMoreThanTheGracePeriod(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.showHost("a", true)
+		lease := r.renew("a")
+		lease.Spec.LeaseDurationSeconds = new(int32(100))
+		r.show(lease)
+		r.pass(125 * time.Second)
+		r.is("a", liveness.Alive)
+		r.pass(time.Second)
+		r.is("a", liveness.Silent)
+	})
+}
+
+func TestAHostThatGoesIsForgotten(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.showHost("a", true)
+		lease := r.renew("a")
+		r.show(lease)
+		r.hosts.handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: &fettlev1alpha1.Host{ObjectMeta: metav1.ObjectMeta{Name: "a"}}})
+		synctest.Wait()
+		r.pass(time.Hour)
+		r.is("a", liveness.Starting)
+		r.leases.handler.OnDelete(lease)
+		synctest.Wait()
+		if n := len(r.agents.byNode); n != 0 {
+			t.Errorf("%d agents are remembered", n)
+		}
+		r.showHost("a", false)
+		r.is("a", liveness.Starting)
+	})
+}
+
+func TestThousandsOfAgentsOneSilence(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		const agents = 3000
+		node := func(i int) string { return fmt.Sprintf("n%04d", i) }
+		for i := range agents {
+			r.showHost(node(i), true)
+			r.show(r.renew(node(i)))
+		}
+		r.changes = nil
+		for range 6 {
+			r.pass(10 * time.Second)
+			for i := range agents {
+				if i != 7 {
+					r.show(r.renew(node(i)))
+				}
+			}
+		}
+		if fmt.Sprint(r.changes) != "[n0007 Silent]" {
+			t.Errorf("told %v", r.changes)
+		}
+		if counts := r.Counts(); counts[liveness.Alive] != agents-1 || counts[liveness.Silent] != 1 {
+			t.Errorf("counts %v", counts)
+		}
+	})
+}
