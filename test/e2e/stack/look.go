@@ -22,14 +22,18 @@ func Await(ctx context.Context, what string, look func(context.Context) error) e
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
 		err := look(ctx)
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() == nil {
+			last = err // else the look was cut short
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w: %w", what, ctx.Err(), err)
+			return fmt.Errorf("wait for %s: %w: %w", what, ctx.Err(), last)
 		case <-tick.C:
 		}
 	}

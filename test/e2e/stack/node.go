@@ -37,6 +37,13 @@ const CNIConfig = `{
 }
 `
 
+// containerDropIn turns off what gives a unit a /proc of its own. On a machine that is a container its boot ID is a mount
+// in /proc, which a new /proc lacks: the agent would read that of the machine underneath. On real machines both are one.
+const containerDropIn = `[Service]
+ProtectKernelTunables=no
+ProtectControlGroups=no
+`
+
 // debianPlugins is where Debian puts CNI plugins.
 const debianPlugins = "/usr/lib/cni"
 
@@ -68,7 +75,6 @@ func (s *Stack) startNode(ctx, starting context.Context, name string) (*Node, er
 			{Source: debianPlugins, Target: "/opt/cni/bin"},
 		},
 		Files: []machines.File{
-			{Path: "/etc/systemd/system/" + AgentUnit, Text: string(unit)},
 			{Path: AgentConfigPath, Text: "nodeName: " + name + "\nkubeconfig: " + KubeconfigPath + "\n" + s.opts.AgentConfig},
 			{Path: CNIConfigPath, Text: CNIConfig},
 		},
@@ -88,6 +94,16 @@ func (s *Stack) startNode(ctx, starting context.Context, name string) (*Node, er
 		return n, err
 	}
 	if err := n.Machine.WriteFile(starting, KubeconfigPath, kubeconfig, 0o600); err != nil {
+		return n, err
+	}
+	// Only now: at its first boot systemd would enable a unit that it finds.
+	if err := n.Machine.WriteFile(starting, "/etc/systemd/system/"+AgentUnit, string(unit), 0o644); err != nil {
+		return n, err
+	}
+	if err := n.Machine.WriteFile(starting, "/etc/systemd/system/"+AgentUnit+".d/container.conf", containerDropIn, 0o644); err != nil {
+		return n, err
+	}
+	if _, err := n.Machine.Exec(starting, "systemctl", "daemon-reload"); err != nil {
 		return n, err
 	}
 	_, err = n.Machine.Exec(starting, "systemctl", "enable", "--now", AgentUnit)
