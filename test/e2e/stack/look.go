@@ -18,7 +18,12 @@ const awaitLimit = 3 * time.Minute
 
 // Await repeats a look until it finds nothing wrong.
 func Await(ctx context.Context, what string, look func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, awaitLimit)
+	return AwaitWithin(ctx, awaitLimit, what, look)
+}
+
+// AwaitWithin is Await with another limit, for machines that are slow.
+func AwaitWithin(ctx context.Context, limit time.Duration, what string, look func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -28,6 +28,9 @@ type Options struct {
 	Nodes []string
 	// Audit records every request to the API server.
 	Audit bool
+	// Scheduler and HostAliases are those of the control plane, for nodes that run pods.
+	Scheduler   bool
+	HostAliases map[string]string
 	// AgentConfig is every agent's nodeagent.yaml; default DefaultAgentConfig.
 	AgentConfig string
 	// ControllerArgs come after the flags that point the controller at the API server.
@@ -100,7 +103,9 @@ func Start(ctx context.Context, opts Options) (_ *Stack, err error) {
 			return nil, fmt.Errorf("%w; run 'make build' first", err)
 		}
 	}
-	if s.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{ControllerManager: true, Audit: opts.Audit}); err != nil {
+	if s.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{
+		ControllerManager: true, Scheduler: opts.Scheduler, HostAliases: opts.HostAliases, Audit: opts.Audit,
+	}); err != nil {
 		return nil, err
 	}
 	if s.Client, err = NewClient(s.ControlPlane.Config()); err != nil {
