@@ -34,8 +34,8 @@ type NodeCondition struct {
 	Status             string      `json:"status"`
 	LastHeartbeatTime  metav1.Time `json:"lastHeartbeatTime,omitzero"`
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
-	Reason             string      `json:"reason,omitempty"`
-	Message            string      `json:"message,omitempty"`
+	Reason             string      `json:"reason"`
+	Message            string      `json:"message"`
 }
 
 // Node reads a Node. Errors are those of the API, so that apierrors can tell them apart; so it is with every call here.

@@ -192,7 +192,7 @@ func (s *Stack) LastWords() string {
 	defer s.mu.Unlock()
 	text := ""
 	if s.controller != nil {
-		text += "controller:\n" + s.controller.LogTail() + "\n"
+		text += "controller:\n" + s.controller.logTail() + "\n"
 	}
 	for _, n := range s.Nodes {
 		if n != nil {
