@@ -2,14 +2,15 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/test/e2e/stack"
@@ -92,13 +93,14 @@ func TestFaults(t *testing.T) {
 		must(t, stack.Await(ctx, "the taint", broken))
 		old, err := s.GetNode(ctx, "one")
 		must(t, err)
-		one.StopKubelet()
+		must(t, one.StopKubelet())
 		must(t, s.Client.Delete(ctx, old))
 		must(t, stack.Await(ctx, "the host to go", func(ctx context.Context) error {
-			if _, err := s.GetHost(ctx, "one"); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("host one is still there (%v)", err)
+			_, err := s.GetHost(ctx, "one")
+			if err == nil {
+				return errors.New("host one is still there")
 			}
-			return nil
+			return client.IgnoreNotFound(err)
 		}))
 		must(t, one.StartKubelet(t.Context()))
 		node, err := one.Join(ctx)
@@ -124,7 +126,7 @@ func TestAgentBeforeNode(t *testing.T) {
 	one := s.Node("one")
 	must(t, stack.Await(ctx, "one to be well", s.Says("one", fettlev1alpha1.ConditionNetworkReady, corev1.ConditionTrue, "OK")))
 	must(t, one.StopAgent(ctx))
-	one.StopKubelet()
+	must(t, one.StopKubelet())
 	node, err := s.GetNode(ctx, "one")
 	must(t, err)
 	must(t, s.Client.Delete(ctx, node))

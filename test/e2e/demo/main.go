@@ -24,10 +24,11 @@ func main() {
 	hold := flag.Bool("hold", false, "stay until Ctrl-C after the story, to look around with kubectl")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	err := demo(ctx, *hold)
+	stopped := ctx.Err() != nil
+	stop()
 	switch {
-	case ctx.Err() != nil:
+	case stopped:
 		fmt.Println("stopped; everything is cleaned up")
 		os.Exit(130)
 	case err != nil:

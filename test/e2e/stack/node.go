@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -132,12 +133,13 @@ func (n *Node) StartKubelet(ctx context.Context) error {
 }
 
 // StopKubelet stops the stand-in; the Node stays.
-func (n *Node) StopKubelet() {
-	if n.cancel != nil {
-		n.cancel()
-		<-n.kubelet
-		n.cancel = nil
+func (n *Node) StopKubelet() error {
+	if n.cancel == nil {
+		return nil
 	}
+	n.cancel()
+	n.cancel = nil
+	return <-n.kubelet
 }
 
 // Join waits until the kubelet has registered the Node, and makes it a worker, which kubelets may not do themselves.
@@ -201,18 +203,18 @@ func (n *Node) KillAgent(ctx context.Context) error {
 }
 
 func (n *Node) stop() error {
-	n.StopKubelet()
+	err := n.StopKubelet()
 	if n.Machine == nil {
-		return nil
+		return err
 	}
-	return n.Machine.Remove()
+	return errors.Join(err, n.Machine.Remove())
 }
 
-func (n *Node) lastWords() string {
+func (n *Node) lastWords(ctx context.Context) string {
 	if n.Machine == nil {
 		return ""
 	}
-	journal, err := n.Machine.Exec(context.Background(), "journalctl", "--no-pager", "--lines=60", "--output=short-precise", "--unit="+AgentUnit)
+	journal, err := n.Machine.Exec(ctx, "journalctl", "--no-pager", "--lines=60", "--output=short-precise", "--unit="+AgentUnit)
 	if err != nil {
 		journal = err.Error()
 	}

@@ -75,7 +75,7 @@ func ForTest(t testing.TB, opts Options) *Stack {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(s.LastWords())
+			t.Log(s.LastWords(context.WithoutCancel(t.Context())))
 		}
 		if err := s.Stop(); err != nil {
 			t.Error(err)
@@ -92,7 +92,7 @@ func Start(ctx context.Context, opts Options) (_ *Stack, err error) {
 	s := &Stack{opts: opts}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("%w\n%s", err, s.LastWords()), s.Stop())
+			err = errors.Join(fmt.Errorf("%w\n%s", err, s.LastWords(context.WithoutCancel(ctx))), s.Stop())
 		}
 	}()
 	if s.root, err = controlplane.RepoRoot(); err != nil {
@@ -187,7 +187,7 @@ func (s *Stack) Stop() error {
 }
 
 // LastWords is the end of what the controller and the agents said.
-func (s *Stack) LastWords() string {
+func (s *Stack) LastWords(ctx context.Context) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := ""
@@ -196,7 +196,7 @@ func (s *Stack) LastWords() string {
 	}
 	for _, n := range s.Nodes {
 		if n != nil {
-			text += n.lastWords()
+			text += n.lastWords(ctx)
 		}
 	}
 	return text
