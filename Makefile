@@ -36,8 +36,9 @@ demo: build controlplane ## Watch a machine break, be tainted, and be repaired. 
 	@go run ./test/e2e/demo
 
 .PHONY: generate
-generate: bin/tools/controller-gen ## Generate deep copies and CRDs.
+generate: bin/tools/controller-gen ## Generate deep copies, CRDs and the page of checks.
 	bin/tools/controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
+	{ printf '%s\n\n%s\n\n' '# Checks and their reasons' 'Made by `make generate` from the tables in the code. Reasons are API: they are not renamed.'; go run ./cmd/nodeagent probes describe; } > docs/reference/checks.md
 
 .PHONY: generate-check
 generate-check: bin/tools/controller-gen ## Fail when generated files are not current.

@@ -33,6 +33,7 @@ func newRootCommand() *cobra.Command {
 		newCheckCommand(),
 		newConfigCommand(),
 		newPreflightCommand(),
+		newProbesCommand(),
 		newRunCommand(),
 		newVersionCommand(),
 	)

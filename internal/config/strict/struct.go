@@ -3,6 +3,7 @@ package strict
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -68,13 +69,13 @@ func (d *Decoder) given(prefix string, keys []string) (string, place) {
 	return key, place{where: d.file}
 }
 
-// Scalar is one scalar key of a struct.
-type Scalar struct {
+// Setting is one key of a struct.
+type Setting struct {
 	// Path of the key, e.g. "heartbeat.interval".
 	Path string
-	// Type is a word for the value's type: "duration", "string", "bool" or "int".
+	// Type is a word for the value's type: "duration", "string", "bool", "int" or "list".
 	Type string
-	// Default is the value the struct holds now, as it is written.
+	// Default is the value the struct holds now, as it is written; that of a list has commas between its items.
 	Default string
 	Doc     string
 
@@ -82,31 +83,56 @@ type Scalar struct {
 	tag   reflect.StructTag
 }
 
-// Scalars lists the scalar keys of a struct and of the structs in it, in the order of the fields.
-func Scalars(pointer any) []Scalar { return scalars("", reflect.ValueOf(pointer).Elem()) }
+// Settings lists the keys of a struct and of the structs in it, in the order of the fields.
+func Settings(pointer any) []Setting { return settings("", reflect.ValueOf(pointer).Elem()) }
 
-func scalars(prefix string, v reflect.Value) []Scalar {
-	var found []Scalar
+// Scalars lists those that are not lists; they can be Set.
+func Scalars(pointer any) []Setting {
+	return slices.DeleteFunc(Settings(pointer), func(k Setting) bool { return isList(k.field) })
+}
+
+func settings(prefix string, v reflect.Value) []Setting {
+	var found []Setting
 	for i := range v.NumField() {
 		field, tag := v.Field(i), v.Type().Field(i).Tag
 		name := tag.Get("key")
 		switch {
-		case name == "" || isList(field):
+		case name == "":
 		case isStruct(field):
-			found = append(found, scalars(join(prefix, name), field)...)
+			found = append(found, settings(join(prefix, name), field)...)
 		default:
-			s := Scalar{Path: join(prefix, name), Type: field.Kind().String(), Default: fmt.Sprint(field.Interface()), Doc: tag.Get("doc"), field: field, tag: tag}
-			if field.Type() == durationType {
-				s.Type = "duration"
-			}
-			found = append(found, s)
+			found = append(found, Setting{Path: join(prefix, name), Type: typeName(field), Default: written(field), Doc: tag.Get("doc"), field: field, tag: tag})
 		}
 	}
 	return found
 }
 
+func written(field reflect.Value) string {
+	if !isList(field) {
+		return fmt.Sprint(field.Interface())
+	}
+	items := make([]string, field.Len())
+	for i := range items {
+		items[i] = fmt.Sprint(field.Index(i).Interface())
+	}
+	return strings.Join(items, ", ")
+}
+
+func typeName(field reflect.Value) string {
+	if field.Type() == durationType {
+		return "duration"
+	}
+	if isList(field) {
+		return "list"
+	}
+	if isText(field) {
+		return "string"
+	}
+	return field.Kind().String()
+}
+
 // Set gives a scalar a value from another source than the file. where names the source, e.g. "flag --node-name".
-func (d *Decoder) Set(s Scalar, where, raw string) {
+func (d *Decoder) Set(s Setting, where, raw string) {
 	at := place{where: where}
 	d.places[s.Path] = at
 	if what := assign(s.field, s.tag, raw); what != "" {
