@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +26,10 @@ func main() {
 	leaveOut := flag.String("leave-out", os.Getenv("FETTLE_LEAVE_OUT"), "levels to leave out, separated by spaces (or FETTLE_LEAVE_OUT)")
 	flag.Parse()
 
+	if err := atRoot(); err != nil {
+		fmt.Fprintln(os.Stderr, "testrun:", err)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
@@ -89,6 +92,7 @@ func run(ctx context.Context, l level) outcome {
 	fmt.Printf("\n=== level %s: %s\n", l.name, l.says)
 	start := time.Now()
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, l.args...)...)
+	cmd.Dir = l.dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	stdout, err := cmd.StdoutPipe()
@@ -138,7 +142,9 @@ func (p printer) Err(text string) error {
 func countLeftOut(ctx context.Context, out []level) map[string]int {
 	counts := map[string]int{}
 	for _, l := range out {
-		listed, err := exec.CommandContext(ctx, "go", append([]string{"test", "-list", "^(Test|Fuzz)"}, l.args...)...).Output()
+		list := exec.CommandContext(ctx, "go", append([]string{"test", "-list", "^(Test|Fuzz)"}, l.args...)...)
+		list.Dir = l.dir
+		listed, err := list.Output()
 		if err != nil {
 			counts[l.name] = -1
 			continue
@@ -200,13 +206,10 @@ func names(all []level) string {
 	return strings.Join(n, ", ")
 }
 
-func init() {
-	// The levels name packages from the root of the repository.
-	if _, err := os.Stat("go.mod"); err != nil {
-		fmt.Fprintln(os.Stderr, "testrun: run me in the root of the repository")
-		os.Exit(2)
+// atRoot makes sure that the levels' packages are named from where they are.
+func atRoot() error {
+	if _, err := os.Stat("tools/go.mod"); err != nil {
+		return fmt.Errorf("run me in the root of the repository: %w", err)
 	}
-	if abs, err := filepath.Abs("bin"); err == nil {
-		_ = os.Setenv("FETTLE_BIN", abs)
-	}
+	return nil
 }

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fettle-dev/fettle/test/controlplane"
+)
+
+// TestReadme runs every command of the README, in its order, in a fresh clone, against a real API server.
+func TestReadme(t *testing.T) {
+	root, err := controlplane.RepoRoot()
+	must(t, err)
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	must(t, err)
+	commands, config := readReadme(string(text))
+	if len(commands) < 8 {
+		t.Fatalf("found only %d commands: %v", len(commands), commands)
+	}
+	c := controlplane.ForTest(t, controlplane.Options{ControllerManager: true})
+	work := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(work, "nodeagent.yaml"), []byte(config), 0o644))
+
+	// The two places in which a reader's machine is not this one.
+	here := strings.NewReplacer(
+		"https://github.com/fettle-dev/fettle", root+" fettle",
+		"/etc/fettle/nodeagent.yaml", filepath.Join(work, "nodeagent.yaml"),
+	)
+	folder := work
+	for _, command := range commands {
+		if command == "make run" { // what it prints is held against the README below
+			continue
+		}
+		t.Run(command, func(t *testing.T) {
+			out, err := shell(t.Context(), c, folder, here.Replace(command))
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			t.Log(out)
+		})
+		if strings.HasPrefix(command, "git clone") {
+			folder = filepath.Join(work, "fettle")
+		}
+	}
+
+	t.Run("make run", func(t *testing.T) {
+		out, err := shell(t.Context(), c, folder, "make run")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, column := range []string{"CHECK", "CONDITION", "VERDICT", "REASON", "MESSAGE"} {
+			if !strings.Contains(strings.SplitN(out, "\n", 2)[0], column) {
+				t.Errorf("no column %s in\n%s", column, out)
+			}
+		}
+		for _, check := range []string{"cni-config", "service-proxy", "root-filesystem", "healthy: "} {
+			if !strings.Contains(out, "\n"+check) {
+				t.Errorf("no %q in\n%s", check, out)
+			}
+		}
+	})
+}
+
+// readReadme gives the commands after "$ ", and the example configuration.
+func readReadme(text string) (commands []string, config string) {
+	inConfig := false
+	for line := range strings.Lines(text) {
+		code, isCode := strings.CutPrefix(strings.TrimRight(line, "\n"), "    ")
+		command, isCommand := strings.CutPrefix(code, "$ ")
+		switch {
+		case isCode && isCommand:
+			commands = append(commands, command)
+		case isCode && code == "# /etc/fettle/nodeagent.yaml":
+			inConfig = true
+		case !isCode:
+			inConfig = false
+		case inConfig:
+			config += code + "\n"
+		}
+	}
+	return commands, config
+}
+
+func shell(ctx context.Context, c *controlplane.ControlPlane, dir, command string) (string, error) {
+	cmd := exec.CommandContext(ctx, "bash", "-euc", command)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+c.BinDir()+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
