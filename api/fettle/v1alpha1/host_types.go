@@ -50,9 +50,11 @@ type HostStatus struct {
 	Health *HostHealth `json:"health,omitempty"`
 
 	// conditionTypes are the condition types that this agent publishes on its Node, sorted. While the agent is silent
-	// the controller sets exactly these to Unknown.
+	// the controller sets exactly these to Unknown; so they have a prefix, as no type of Kubernetes itself has.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=316
+	// +kubebuilder:validation:items:Pattern=`^[^/]+/[^/]+$`
 	// +optional
 	ConditionTypes []string `json:"conditionTypes,omitempty"`
 }
