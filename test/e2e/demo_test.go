@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,7 +72,7 @@ func demo(t *testing.T, stopAt string) (out string, code int) {
 			stopAt = ""
 		}
 	}
-	if err := lines.Err(); err != nil && err != io.EOF {
+	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // its status is read below
