@@ -6,6 +6,7 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fettle-dev/fettle/test/port"
 	"github.com/fettle-dev/fettle/test/process"
 	"github.com/fettle-dev/fettle/test/scratch"
 )
@@ -52,14 +54,14 @@ type ControlPlane struct {
 	binaries string
 	folder   *scratch.Folder
 	ca       *authority
-	port     *port
+	port     *port.Port
 	config   *rest.Config
 
 	kubeconfig           string
 	controllerKubeconfig string
 	schedulerKubeconfig  string
-	controllerPort       *port
-	schedulerPort        *port
+	controllerPort       *port.Port
+	schedulerPort        *port.Port
 
 	etcd, apiServer, controllerManager, scheduler *process.Process
 }
@@ -115,8 +117,8 @@ func (c *ControlPlane) prepare() (err error) {
 	if err := os.Mkdir(c.folder.Join("pki"), 0o755); err != nil {
 		return fmt.Errorf("make the folder of certificates: %w", err)
 	}
-	for _, p := range []**port{&c.port, &c.controllerPort, &c.schedulerPort} {
-		if *p, err = reservePort(); err != nil {
+	for _, p := range []**port.Port{&c.port, &c.controllerPort, &c.schedulerPort} {
+		if *p, err = port.Reserve(port.ReusePort); err != nil {
 			return err
 		}
 	}
@@ -174,7 +176,7 @@ func (c *ControlPlane) run(ctx context.Context) (err error) {
 		}
 	}
 	if c.controllerManager != nil {
-		if err := c.awaitOK(ctx, c.controllerPort.url()+"/healthz", c.controllerManager); err != nil {
+		if err := c.awaitOK(ctx, urlOf(c.controllerPort)+"/healthz", c.controllerManager); err != nil {
 			return err
 		}
 		if err := c.awaitDefaultServiceAccount(ctx); err != nil {
@@ -182,7 +184,7 @@ func (c *ControlPlane) run(ctx context.Context) (err error) {
 		}
 	}
 	if c.scheduler != nil {
-		return c.awaitOK(ctx, c.schedulerPort.url()+"/readyz", c.scheduler)
+		return c.awaitOK(ctx, urlOf(c.schedulerPort)+"/readyz", c.scheduler)
 	}
 	return nil
 }
@@ -214,10 +216,8 @@ func (c *ControlPlane) Stop() error {
 			p.Kill()
 		}
 	}
-	for _, p := range []*port{c.port, c.controllerPort, c.schedulerPort} {
-		if p != nil {
-			p.release()
-		}
+	for _, p := range []*port.Port{c.port, c.controllerPort, c.schedulerPort} {
+		p.Release()
 	}
 	return c.folder.Remove()
 }
@@ -237,7 +237,9 @@ func (c *ControlPlane) BinDir() string { return c.binaries }
 // CAFile is the path of the cluster CA's certificate.
 func (c *ControlPlane) CAFile() string { return c.ca.file() }
 
-func (c *ControlPlane) url() string { return c.port.url() }
+func (c *ControlPlane) url() string { return urlOf(c.port) }
+
+func urlOf(p *port.Port) string { return "https://" + net.JoinHostPort("127.0.0.1", p.String()) }
 
 // awaitOK waits until the address answers 200. It gives up when one of the programs ends that the answer depends on.
 func (c *ControlPlane) awaitOK(ctx context.Context, url string, programs ...*process.Process) error {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fettle-dev/fettle/test/port"
 	"github.com/fettle-dev/fettle/test/process"
 )
 
@@ -102,7 +103,7 @@ func (c *ControlPlane) startScheduler() (*process.Process, error) {
 
 // controllerArgs are common to controller manager and scheduler. There is one of each, so they elect no leader: with
 // an election they would end whenever a test stops the API server for longer than their lease.
-func (c *ControlPlane) controllerArgs(p *port, kubeconfig string) []string {
+func (c *ControlPlane) controllerArgs(p *port.Port, kubeconfig string) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port=" + p.String(), "--permit-port-sharing",

@@ -104,7 +104,7 @@ func (v *VM) kubeletConfiguration() map[string]any {
 	config := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		// The number is forwarded as it is: a Node states one port for all who ask.
-		"port": v.kubeletPort.number,
+		"port": v.kubeletPort.Number(),
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
 			"webhook":   map[string]any{"enabled": true},

@@ -27,7 +27,7 @@ func (v *VM) qemuCommand() []string {
 		"-device", "virtio-blk-pci,drive=root",
 		"-drive", "if=none,id=seed,format=raw,readonly=on,file=" + v.seed(),
 		"-device", "virtio-blk-pci,drive=seed",
-		"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%[1]d-:%[1]d", v.kubeletPort.number),
+		"-netdev", fmt.Sprintf("user,id=net,hostfwd=tcp:127.0.0.1:%[1]d-:%[1]d", v.kubeletPort.Number()),
 		"-device", "virtio-net-pci,netdev=net,romfile=",
 		"-device", "virtio-rng-pci",
 		"-device", "virtio-serial-pci",

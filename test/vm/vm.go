@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fettle-dev/fettle/test/controlplane"
+	"github.com/fettle-dev/fettle/test/port"
 	"github.com/fettle-dev/fettle/test/process"
 	"github.com/fettle-dev/fettle/test/scratch"
 )
@@ -49,7 +50,7 @@ type VM struct {
 	opts        Options
 	disk        disk
 	folder      *scratch.Folder
-	kubeletPort *reservedPort
+	kubeletPort *port.Port
 	agent       *guestAgent
 	qemu        *process.Process // nil before the first Boot
 }
@@ -131,7 +132,7 @@ func (v *VM) prepare(ctx context.Context) error {
 	if err := command(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", v.disk.root, v.overlay()); err != nil {
 		return err
 	}
-	if v.kubeletPort, err = reservePort(); err != nil {
+	if v.kubeletPort, err = port.Reserve(port.ReuseAddress); err != nil {
 		return err
 	}
 	files, err := v.seedFiles(ctx)
@@ -196,7 +197,7 @@ func (v *VM) Kill() {
 // Close turns the machine off and removes everything it wrote.
 func (v *VM) Close() error {
 	v.Kill()
-	v.kubeletPort.release()
+	v.kubeletPort.Release()
 	return v.folder.Remove()
 }
 
