@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/probes"
 )
@@ -28,6 +30,13 @@ type Config struct {
 	// Checks are all known checks, configured or not, disabled ones too, in the order of the kinds. The file's list,
 	// key "checks", is merged into it by name.
 	Checks []Check
+}
+
+// Validate reports a node name that no Node can have: the agent would wait for it for ever.
+func (c Config) Validate(fault func(what, allowed string, keys ...string)) {
+	if c.NodeName != "" && len(validation.IsDNS1123Subdomain(c.NodeName)) > 0 {
+		fault(fmt.Sprintf("%q cannot be the name of a Node", c.NodeName), "lower-case letters, digits, '-' and '.', at most 253, with a letter or digit at both ends", "nodeName")
+	}
 }
 
 // Heartbeat sets the agent's Lease. LeaseDuration > Interval > StatusTimeout holds in every Config that Load returned.
@@ -53,8 +62,8 @@ func (h Heartbeat) Validate(fault func(what, allowed string, keys ...string)) {
 
 // Log sets the agent's own log.
 type Log struct {
-	Level  string `key:"level" doc:"least severe level that is logged" oneof:"debug,info,warn,error"`
-	Format string `key:"format" doc:"auto: to the journal where stderr is connected to it, else text" oneof:"auto,text,json,journal"`
+	Level  string `key:"level" doc:"least severe level that is logged: debug, info, warn or error" oneof:"debug,info,warn,error"`
+	Format string `key:"format" doc:"auto: to the journal where stderr is connected to it, text on a terminal, else JSON" oneof:"auto,text,json,journal"`
 }
 
 // Check is one check as configured.

@@ -149,7 +149,7 @@ checks:
 		`:12: checks[2].name: check "cni-config" is listed a second time; the first is in line 9 (allowed: each check once)`,
 		`:13: checks[3].name: is missing (allowed: cni-config, service-proxy, root-filesystem)`,
 		`:14: checks[4]: is the text "root-filesystem" (allowed: a mapping of keys to values)`,
-		`:16: checks[service-proxy].address: the address has no host or no port (allowed: host:port, e.g. 10.96.0.1:443)`,
+		`:16: checks[service-proxy].address: the address has no host or no port (allowed: an IP address or DNS name and a port from 1 to 65535, e.g. 10.96.0.1:443)`,
 		`:17: checks[service-proxy].failureThreshold: "0" is too small (allowed: a whole number, from 1 to 10)`,
 		`:20: checks[root-filesystem].spaceDegradedBytes: "lots" is not a size (allowed: a whole number of bytes, or with a unit Ki, Mi, Gi or Ti, e.g. 20Gi)`,
 	}

@@ -3,10 +3,15 @@ package network
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/probes"
@@ -30,13 +35,22 @@ type ServiceProxyOptions struct {
 	Address string `key:"address" doc:"host:port to connect to; empty: KUBERNETES_SERVICE_HOST and _PORT of the agent's environment"`
 }
 
-// Validate reports an address that is not host:port.
+// Validate reports an address that nothing could ever be reached at: that would be taken for a broken network.
 func (o ServiceProxyOptions) Validate(fault func(what, allowed string, keys ...string)) {
 	if o.Address == "" {
 		return
 	}
-	if host, port, err := net.SplitHostPort(o.Address); err != nil || host == "" || port == "" {
-		fault("the address has no host or no port", "host:port, e.g. 10.96.0.1:443", "address")
+	const allowed = "an IP address or DNS name and a port from 1 to 65535, e.g. 10.96.0.1:443"
+	host, port, err := net.SplitHostPort(o.Address)
+	if err != nil || host == "" || port == "" {
+		fault("the address has no host or no port", allowed, "address")
+		return
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		fault(fmt.Sprintf("%q is not a port", port), allowed, "address")
+	}
+	if _, err := netip.ParseAddr(host); err != nil && len(validation.IsDNS1123Subdomain(host)) > 0 {
+		fault(fmt.Sprintf("%q is neither an IP address nor a DNS name", host), allowed, "address")
 	}
 }
 
