@@ -73,12 +73,12 @@ func newFlags() *flags {
 	f := &flags{set: pflag.NewFlagSet("controller", pflag.ContinueOnError), options: controller.DefaultOptions()}
 	f.set.SortFlags = false
 	o := &f.options
-	f.set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; default $KUBECONFIG, else the pod's ServiceAccount")
+	f.set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; default that of $KUBECONFIG (one file), else the pod's ServiceAccount")
 	f.set.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "act only while holding the leader lease; needed for more than one replica")
 	f.set.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace, "namespace of the leader lease; made when it is missing and we may")
 	f.set.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics over HTTP; "0" turns it off`)
 	f.set.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" turns it off`)
-	f.set.DurationVar(&o.HostLifecycleGracePeriod, "host-lifecycle-grace-period", o.HostLifecycleGracePeriod, "how long an agent may be silent before its conditions become Unknown; at least the lease's duration and a quarter is used")
+	f.set.DurationVar(&o.HostLifecycleGracePeriod, "host-lifecycle-grace-period", o.HostLifecycleGracePeriod, "how long an agent may be silent before its conditions become Unknown; at least the duration and the interval of its lease are used")
 	f.set.DurationVar(&o.HostStartupGracePeriod, "host-startup-grace-period", o.HostStartupGracePeriod, "how long an agent that never reported may take to appear on a node")
 	f.set.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests a second to the API server at most; negative for no limit")
 	f.set.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "nodes written at once")
@@ -109,7 +109,7 @@ func newLog(format, level string) (logr.Logger, error) {
 // restConfig finds the API server: the flag's file, else that of $KUBECONFIG, else what a pod has.
 func restConfig(path string) (*rest.Config, error) {
 	if path == "" {
-		path = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		path = os.Getenv(clientcmd.RecommendedConfigPathEnvVar) // one file: a controller has one cluster
 	}
 	if path == "" {
 		cfg, err := rest.InClusterConfig()

@@ -7,6 +7,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 )
 
 // Action is what is to be done with the Lease.
@@ -89,7 +91,7 @@ type Owner struct {
 
 // renewed is the Lease to write: last with our identity, a new renewTime, and the Node as owner so that the Lease is
 // collected with it. A nil last makes a new Lease. Other owners, labels and annotations are kept.
-func renewed(last *coordinationv1.Lease, namespace, holder string, node Owner, duration time.Duration, now time.Time) *coordinationv1.Lease {
+func renewed(last *coordinationv1.Lease, namespace, holder string, node Owner, interval, duration time.Duration, now time.Time) *coordinationv1.Lease {
 	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node.Name}}
 	if last != nil {
 		next = last.DeepCopy()
@@ -105,6 +107,7 @@ func renewed(last *coordinationv1.Lease, namespace, holder string, node Owner, d
 		}
 		next.Spec.AcquireTime = &at
 	}
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, fettlev1alpha1.HeartbeatIntervalAnnotation, interval.String())
 	seconds := int32(duration / time.Second)
 	next.Spec.HolderIdentity = &holder
 	next.Spec.LeaseDurationSeconds = &seconds

@@ -110,9 +110,9 @@ func TestALivingHolderIsNeverRobbed(t *testing.T) {
 func TestRenewed(t *testing.T) {
 	node := Owner{Name: "n", UID: "uid-2"}
 	t.Run("a new lease has the node as owner and an acquireTime", func(t *testing.T) {
-		l := renewed(nil, "leases", "n_new", node, 40*time.Second, start)
+		l := renewed(nil, "leases", "n_new", node, 10*time.Second, 40*time.Second, start)
 		if l.Name != "n" || l.Namespace != "leases" || *l.Spec.HolderIdentity != "n_new" || *l.Spec.LeaseDurationSeconds != 40 ||
-			l.Spec.AcquireTime == nil || l.Spec.LeaseTransitions != nil {
+			l.Spec.AcquireTime == nil || l.Spec.LeaseTransitions != nil || l.Annotations["fettle.dev/heartbeat-interval"] != "10s" {
 			t.Errorf("lease is %+v", l)
 		}
 		if len(l.OwnerReferences) != 1 || l.OwnerReferences[0].UID != "uid-2" || l.OwnerReferences[0].Kind != "Node" {
@@ -120,13 +120,13 @@ func TestRenewed(t *testing.T) {
 		}
 	})
 	t.Run("a clock that stands still moves the renewTime by a microsecond", func(t *testing.T) {
-		l := renewed(leaseOf("n_new", start), "leases", "n_new", node, 40*time.Second, start)
+		l := renewed(leaseOf("n_new", start), "leases", "n_new", node, 10*time.Second, 40*time.Second, start)
 		if !l.Spec.RenewTime.Time.Equal(start.Add(time.Microsecond)) {
 			t.Errorf("renewTime is %s", l.Spec.RenewTime)
 		}
 	})
 	t.Run("a clock that stepped back is written as it is", func(t *testing.T) {
-		l := renewed(leaseOf("n_new", start), "leases", "n_new", node, 40*time.Second, start.Add(-time.Hour))
+		l := renewed(leaseOf("n_new", start), "leases", "n_new", node, 10*time.Second, 40*time.Second, start.Add(-time.Hour))
 		if !l.Spec.RenewTime.Time.Equal(start.Add(-time.Hour)) {
 			t.Errorf("renewTime is %s", l.Spec.RenewTime)
 		}
@@ -138,7 +138,7 @@ func TestRenewed(t *testing.T) {
 			{APIVersion: "v1", Kind: "Node", Name: "n", UID: "uid-1"},
 			{APIVersion: "example.com/v1", Kind: "Rack", Name: "r", UID: "uid-9"},
 		}
-		l := renewed(old, "leases", "n_new", node, 40*time.Second, start.Add(time.Second))
+		l := renewed(old, "leases", "n_new", node, 10*time.Second, 40*time.Second, start.Add(time.Second))
 		if *l.Spec.LeaseTransitions != 1 || !l.Spec.AcquireTime.Time.Equal(start.Add(time.Second)) || l.Labels["foreign"] != "label" {
 			t.Errorf("lease is %+v", l)
 		}

@@ -73,7 +73,7 @@ func (h *Heart) readLease(ctx context.Context) error {
 
 // write stores the beat. What it learns from a refusal about the Lease or the Node is read again by the next try.
 func (h *Heart) write(ctx context.Context, action Action, now time.Time) error {
-	next := renewed(h.lease, h.o.Namespace, h.o.Holder, h.owner, h.o.LeaseDuration, now)
+	next := renewed(h.lease, h.o.Namespace, h.o.Holder, h.owner, h.o.Interval, h.o.LeaseDuration, now)
 	if action == Create {
 		stored, err := h.api.CreateLease(ctx, next, kubeclient.ApplyOptions{})
 		if err != nil {

@@ -154,5 +154,9 @@ const (
 // status Unknown.
 const ReasonAgentSilent = "AgentSilent"
 
+// HeartbeatIntervalAnnotation on an agent's Lease is the time between two renewals, e.g. "10s". The controller waits for at
+// least the Lease's duration and one interval before it calls the agent silent.
+const HeartbeatIntervalAnnotation = "fettle.dev/heartbeat-interval"
+
 // LeaseNamespace holds one Lease for every agent, named after its Node.
 const LeaseNamespace = "fettle-node-lease"

@@ -13,8 +13,8 @@ type agent struct {
 	host     string // UID; empty while there is no Host
 	reported bool
 	progress liveness.Progress
-	// leaseDuration as the lease says; zero without a lease.
-	leaseDuration time.Duration
+	// asks is the silence that the lease itself allows for; zero without a lease.
+	asks time.Duration
 
 	history liveness.History
 	// said is the verdict that others know of.

@@ -73,9 +73,16 @@ func progressOf(lease *coordinationv1.Lease) liveness.Progress {
 	return p
 }
 
-func durationOf(lease *coordinationv1.Lease) time.Duration {
+// askedBy is the silence that a lease allows for: its duration and one interval, as the lease says, so that one beat may
+// come late. A lease that does not tell its interval, or tells nonsense, is given the usual quarter of its duration.
+func askedBy(lease *coordinationv1.Lease) time.Duration {
 	if lease.Spec.LeaseDurationSeconds == nil {
 		return 0
 	}
-	return time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+	duration := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+	interval, err := time.ParseDuration(lease.Annotations[fettlev1alpha1.HeartbeatIntervalAnnotation])
+	if err != nil || interval <= 0 || interval > duration {
+		interval = duration / 4
+	}
+	return duration + interval
 }

@@ -147,9 +147,9 @@ func (w *Watch) see(ctx context.Context, s sighting) {
 	a := w.agents.get(s.node)
 	switch {
 	case s.lease != nil && s.gone:
-		a.progress, a.leaseDuration = liveness.Progress{}, 0
+		a.progress, a.asks = liveness.Progress{}, 0
 	case s.lease != nil:
-		a.progress, a.leaseDuration = progressOf(s.lease), durationOf(s.lease)
+		a.progress, a.asks = progressOf(s.lease), askedBy(s.lease)
 	case s.gone:
 		a.host, a.reported = "", false
 	default:
@@ -176,10 +176,10 @@ func (w *Watch) look(ctx context.Context, a *agent, now time.Time) {
 	}
 }
 
-// limitsOf gives an agent at least the time that its lease asks for: agents renew every quarter of its duration.
+// limitsOf gives an agent at least the time that its lease asks for.
 func (w *Watch) limitsOf(a *agent) liveness.Limits {
 	limits := w.Limits
-	if asked := a.leaseDuration + a.leaseDuration/4; asked > limits.Grace {
+	if asked := a.asks; asked > limits.Grace {
 		if !w.warned[asked] {
 			w.warned[asked] = true
 			w.Log.Info("a lease asks for more than the grace period; such agents get what they ask for", "grace", limits.Grace.String(), "asked", asked.String(), "node", a.node)
@@ -281,7 +281,7 @@ func (w *Watch) confirmed(ctx context.Context, c confirmation) {
 	}
 	live := a.observation()
 	if c.lease != nil {
-		a.progress, a.leaseDuration = progressOf(c.lease), durationOf(c.lease)
+		a.progress, a.asks = progressOf(c.lease), askedBy(c.lease)
 		live.Progress = a.progress
 	}
 	var verdict liveness.Verdict

@@ -250,6 +250,18 @@ func TestALeaseMayAskForMoreThanTheGracePeriod(t *testing.T) {
 	})
 }
 
+func TestALeaseThatTellsItsIntervalGetsThatBesidesItsDuration(t *testing.T) {
+	for interval, silence := range map[string]time.Duration{
+		"39s": 79 * time.Second, "10s": 50 * time.Second, "": 50 * time.Second, "soon": 50 * time.Second, "-5s": 50 * time.Second, "3h": 50 * time.Second,
+	} {
+		lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: new(int32(40))}}
+		lease.Annotations = map[string]string{fettlev1alpha1.HeartbeatIntervalAnnotation: interval}
+		if got := askedBy(lease); got != silence {
+			t.Errorf("interval %q: a silence of %s is allowed, want %s", interval, got, silence)
+		}
+	}
+}
+
 func TestAHostThatGoesIsForgotten(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.showHost("a", true)
