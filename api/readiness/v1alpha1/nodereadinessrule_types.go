@@ -16,7 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.nodes.ready`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.nodes.held`
-// +kubebuilder:printcolumn:name="DryRun",type=boolean,JSONPath=`.spec.dryRun`,priority=1
+// +kubebuilder:printcolumn:name="DryRun",type=boolean,JSONPath=`.spec.dryRun`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:selectablefield:JSONPath=`.spec.enforcementMode`
 // +kubebuilder:selectablefield:JSONPath=`.spec.taint.key`
@@ -122,7 +122,7 @@ type ConditionRequirement struct {
 	DefaultStatus corev1.ConditionStatus `json:"defaultStatus,omitempty"`
 }
 
-// TaintSpec is a taint without the time it was added.
+// TaintSpec is a taint.
 //
 // +kubebuilder:validation:XValidation:rule="!self.key.startsWith('node.kubernetes.io/') && !self.key.startsWith('node-role.kubernetes.io/') && !self.key.startsWith('node.cloudprovider.kubernetes.io/')",message="taint keys under node.kubernetes.io/, node-role.kubernetes.io/ and node.cloudprovider.kubernetes.io/ belong to Kubernetes"
 type TaintSpec struct {
@@ -139,6 +139,10 @@ type TaintSpec struct {
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	// +optional
 	Value string `json:"value,omitempty"`
+
+	// timeAdded is accepted, since existing manifests may have it, and ignored: the time is when the taint is added.
+	// +optional
+	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
 
 	// effect on pods that do not tolerate the taint. NoExecute also evicts running pods.
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
