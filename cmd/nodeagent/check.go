@@ -111,7 +111,7 @@ func lookOnce(ctx context.Context, c config.Config, log *slog.Logger) (pass, err
 
 func passFrom(node string, at time.Time, checks []health.Check, r health.Report) pass {
 	p := pass{
-		Node: node, Time: at.UTC().Truncate(time.Second), Status: statusWord(r.Summary.Verdict),
+		Node: node, Time: at.UTC().Truncate(time.Second), Status: statusWord(r),
 		Counts: passCounts(r.Counts), Checks: []passCheck{}, Conditions: []passCondition{},
 	}
 	for i, s := range r.Checks {
@@ -129,8 +129,12 @@ func nodeName(c config.Config) string {
 	return cmp.Or(c.NodeName, strings.ToLower(strings.TrimSpace(host)))
 }
 
-func statusWord(v health.Verdict) string {
-	switch v {
+// statusWord : with no check at all nothing was looked at, and so nothing is known.
+func statusWord(r health.Report) string {
+	if len(r.Checks) == 0 {
+		return "Unknown"
+	}
+	switch r.Summary.Verdict {
 	case health.Degraded:
 		return "Degraded"
 	case health.Fatal:
@@ -147,7 +151,7 @@ func (p pass) exit() error {
 	switch {
 	case p.Counts.Fatal > 0:
 		return statusUnhealthy
-	case p.Counts.Unknown > 0:
+	case p.Status == "Unknown":
 		return statusUnchecked
 	default:
 		return nil

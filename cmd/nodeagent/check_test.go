@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fettle-dev/fettle/internal/probes/catalogue"
 )
 
 // run executes the command line as the process would.
@@ -308,6 +310,21 @@ func TestCheckWithoutPrivileges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code := check(); code != 2 || !strings.Contains(out, "CNIConfigUnreadable  open /etc/cni/net.d: permission denied") {
+		t.Errorf("exit status %d\n%s", code, out)
+	}
+}
+
+// Where nothing was looked at, nothing is known.
+func TestCheckWithoutAnyCheckIsUnknown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "none.yaml")
+	text := "checks:\n"
+	for _, k := range catalogue.Kinds() {
+		text += "- name: " + k.Name + "\n  disabled: true\n"
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, code := run(t, "check", "--config="+file); code != 2 || !strings.Contains(out, "unknown: no checks") {
 		t.Errorf("exit status %d\n%s", code, out)
 	}
 }
