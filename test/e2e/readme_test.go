@@ -22,6 +22,8 @@ func TestReadme(t *testing.T) {
 		t.Fatalf("found only %d commands: %v", len(commands), commands)
 	}
 	c := controlplane.ForTest(t, controlplane.Options{ControllerManager: true})
+	_, err = c.Kubectl(t.Context(), "create", "-f", writeNode(t, "gpu-17"))
+	must(t, err)
 	work := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(work, "nodeagent.yaml"), []byte(config), 0o644))
 
@@ -32,7 +34,7 @@ func TestReadme(t *testing.T) {
 	)
 	folder := work
 	for _, command := range commands {
-		if command == "make run" { // what it prints is held against the README below
+		if command == "make run" { // the shape of what it prints is looked at below
 			continue
 		}
 		t.Run(command, func(t *testing.T) {
@@ -63,6 +65,14 @@ func TestReadme(t *testing.T) {
 			}
 		}
 	})
+}
+
+// writeNode writes the manifest of a Node that the README's reader has.
+func writeNode(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "node.yaml")
+	must(t, os.WriteFile(path, []byte("apiVersion: v1\nkind: Node\nmetadata:\n  name: "+name+"\n"), 0o644))
+	return path
 }
 
 // readReadme gives the commands after "$ ", and the example configuration.

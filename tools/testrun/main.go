@@ -1,6 +1,6 @@
 // Command testrun runs the project's test levels one after the other and closes with one count of everything.
 //
-//	testrun [-leave-out "vm demo"] [level ...]
+//	testrun [-leave-out "vm e2e"] [level ...]
 //
 // Levels are a table (levels.go). A level that is left out is named and its tests are counted in the last lines, and a
 // level that ran no test at all is a failure. Source of the format: test2json, read by gotest.tools/gotestsum/testjson.

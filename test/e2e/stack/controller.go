@@ -47,18 +47,11 @@ func (s *Stack) StartController() error {
 }
 
 // KillController kills the controller with SIGKILL.
-func (s *Stack) KillController() { s.endController((*process.Process).Kill) }
-
-// StopController stops the controller as a shutdown does.
-func (s *Stack) StopController() {
-	s.endController(func(p *process.Process) { p.Stop(10 * time.Second) })
-}
-
-func (s *Stack) endController(how func(*process.Process)) {
+func (s *Stack) KillController() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.controller != nil {
-		s.controller.end(how)
+		s.controller.kill()
 		s.controller = nil
 	}
 }
@@ -97,11 +90,11 @@ func (c *controllerProcess) supervise() {
 	}
 }
 
-func (c *controllerProcess) end(how func(*process.Process)) {
+func (c *controllerProcess) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.over)
-	how(c.current)
+	c.current.Kill()
 }
 
 func (c *controllerProcess) logTail() string {
