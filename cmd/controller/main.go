@@ -122,7 +122,10 @@ func restConfig(path string) (*rest.Config, error) {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, fmt.Errorf("read kubeconfig %s: it names no cluster", path)
+	case err != nil:
 		return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
 	}
 	return cfg, nil

@@ -91,7 +91,7 @@ func (c *cluster) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		candidate, err := connector.Wait(ctx)
 		if errors.Is(err, kubeclient.ErrStandalone) {
-			c.o.log.Info("running without a cluster", "why", err.Error())
+			c.o.log.Info(err.Error())
 			c.mu.Lock()
 			c.alone = true
 			c.mu.Unlock()

@@ -101,7 +101,10 @@ func fromKubeconfig(path string) (Candidate, error) {
 	}
 	// Not the deferred loader of clientcmd: it turns to the pod's ServiceAccount when the file is empty.
 	config, err := clientcmd.NewNonInteractiveClientConfig(*loaded, "", &clientcmd.ConfigOverrides{}, nil).ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return Candidate{}, fmt.Errorf("use kubeconfig %s: it names no cluster", path)
+	case err != nil:
 		return Candidate{}, fmt.Errorf("use kubeconfig %s: %w", path, err)
 	}
 	authority, err := readIfNamed(config.CAFile)

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -48,13 +49,13 @@ type RootOptions struct {
 // Validate reports fatal bounds that lie above the degraded ones.
 func (o RootOptions) Validate(fault func(what, allowed string, keys ...string)) {
 	if o.SpaceDegradedPercent > 0 && o.SpaceFatalPercent > o.SpaceDegradedPercent {
-		fault("the fatal bound of space is above the degraded one", "fatal at or below degraded", "spaceFatalPercent", "spaceDegradedPercent")
+		fault(fmt.Sprintf("fatal at %d%% is above degraded at %d%%", o.SpaceFatalPercent, o.SpaceDegradedPercent), "fatal at or below degraded", "spaceFatalPercent", "spaceDegradedPercent")
 	}
 	if o.SpaceDegradedBytes > 0 && o.SpaceFatalBytes > o.SpaceDegradedBytes {
-		fault("the fatal bound of space is above the degraded one", "fatal at or below degraded", "spaceFatalBytes", "spaceDegradedBytes")
+		fault(fmt.Sprintf("fatal at %s is above degraded at %s", o.SpaceFatalBytes, o.SpaceDegradedBytes), "fatal at or below degraded", "spaceFatalBytes", "spaceDegradedBytes")
 	}
 	if o.InodesDegradedPercent > 0 && o.InodesFatalPercent > o.InodesDegradedPercent {
-		fault("the fatal bound of inodes is above the degraded one", "fatal at or below degraded", "inodesFatalPercent", "inodesDegradedPercent")
+		fault(fmt.Sprintf("fatal at %d%% is above degraded at %d%%", o.InodesFatalPercent, o.InodesDegradedPercent), "fatal at or below degraded", "inodesFatalPercent", "inodesDegradedPercent")
 	}
 }
 
