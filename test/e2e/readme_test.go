@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,7 +99,11 @@ func readReadme(text string) (commands []string, config string) {
 func shell(ctx context.Context, c *controlplane.ControlPlane, dir, command string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-euc", command)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+c.BinDir()+":"+os.Getenv("PATH"))
+	// A reader's make is not called by another one, as this test's may be.
+	own := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "MAKEFLAGS=") || strings.HasPrefix(v, "MAKELEVEL=") || strings.HasPrefix(v, "MFLAGS=")
+	})
+	cmd.Env = append(own, "KUBECONFIG="+c.Kubeconfig(), "PATH="+c.BinDir()+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
