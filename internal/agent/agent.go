@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options) error {
 	progress := func() uint64 { return scheduler.Progress() }
 	joined := newCluster(clusterOptions{
 		node: o.NodeName, self: self, source: sourceOf(o, host), stateDir: stateDir,
-		heartbeat: o.Config.Heartbeat, progress: progress, log: o.Log,
+		heartbeat: o.Config.Heartbeat, progress: progress, awake: func() bool { return scheduler.Awake() }, log: o.Log,
 	})
 	notices := newNotifier(progress, joined.status)
 	d := &diagnosis{
@@ -68,6 +68,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	d.begin()
 	scheduler = schedule.New(looks, o.NodeName, d.observe, o.Log)
+	scheduler.Resumed = d.startOver
 
 	o.Log.Info("agent starts", "version", o.Version, "node", o.NodeName, "checks", len(looks), "id", self.ID, "mode", self.Mode)
 	var parts sync.WaitGroup

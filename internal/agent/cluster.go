@@ -31,7 +31,9 @@ type clusterOptions struct {
 	stateDir  string // empty: none
 	heartbeat config.Heartbeat
 	progress  func() uint64
-	log       *slog.Logger
+	// awake reports whether the scheduler of checks turns.
+	awake func() bool
+	log   *slog.Logger
 }
 
 // cluster is the agent's side of the API server: it finds one, keeps the Lease there and publishes. It keeps the latest
@@ -130,6 +132,7 @@ func (c *cluster) session(ctx context.Context, candidate kubeclient.Candidate) (
 	reporter := report.New(reports, report.Options{
 		Node: c.o.node, Agent: c.o.self, Log: c.o.log,
 		Holds:     func() bool { return heart.Holds() },
+		Awake:     c.o.awake,
 		DoubtNode: func() { heart.DoubtNode() },
 	})
 	heart = heartbeat.New(beats, heartbeat.Options{

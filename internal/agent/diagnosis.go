@@ -24,6 +24,12 @@ func (d *diagnosis) begin() {
 	d.tell(d.last)
 }
 
+// startOver is told that the agent did not run for a while: what was found before says nothing of the machine now.
+func (d *diagnosis) startOver() {
+	d.engine.StartOver()
+	d.begin()
+}
+
 func (d *diagnosis) observe(name string, r health.Result, at time.Time) (unsettled bool) {
 	if d.engine.Observe(name, r, at) {
 		now := d.engine.Report()

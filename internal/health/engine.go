@@ -29,6 +29,9 @@ func NewEngine(checks []Check) *Engine {
 	return e
 }
 
+// StartOver forgets every look: all checks are pending again, and nothing is said until they are decided anew.
+func (e *Engine) StartOver() { *e = *NewEngine(e.checks) }
+
 // Observe folds one look into the check's state. changed says whether Report now says something else than before.
 // A result of an unknown name is ignored: its check was taken out of the configuration while the look ran.
 func (e *Engine) Observe(name string, r Result, at time.Time) (changed bool) {

@@ -27,6 +27,8 @@ type letters struct {
 	host     *fettlev1alpha1.Host
 	hostSeen bool
 	why      string
+	// startOver : what was reported before this says nothing any more.
+	startOver bool
 }
 
 func newInbox() inbox { return inbox{wake: make(chan struct{}, 1)} }
@@ -34,7 +36,14 @@ func newInbox() inbox { return inbox{wake: make(chan struct{}, 1)} }
 func (b *inbox) say(r health.Report, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !r.Decided || b.said != nil && sameReport(*b.said, r) {
+	if !r.Decided {
+		if b.said != nil {
+			b.said, b.letters.report, b.letters.startOver = nil, nil, true
+			b.nudge()
+		}
+		return
+	}
+	if b.said != nil && sameReport(*b.said, r) {
 		return
 	}
 	b.changed(b.said == nil, now)

@@ -65,6 +65,9 @@ func ripe(first, last time.Time) time.Time {
 	return due
 }
 
+// sleepWait is between two looks whether checks are being looked at again.
+const sleepWait = time.Second
+
 // Waits after a failed call.
 const (
 	firstBackoff   = time.Second

@@ -103,6 +103,20 @@ func TestInbox(t *testing.T) {
 			t.Errorf("took %+v, wait %s", got, wait)
 		}
 	})
+	t.Run("starting over is told at once, and the same report comes through after it", func(t *testing.T) {
+		b := newInbox()
+		b.say(reportOf("first"), now)
+		b.take(now)
+		b.say(reportOf("second"), now.Add(time.Minute))
+		b.say(health.Report{}, now.Add(time.Minute))
+		if got, _ := b.take(now.Add(time.Minute)); !got.startOver || got.report != nil {
+			t.Fatalf("took %+v", got)
+		}
+		b.say(reportOf("first"), now.Add(time.Hour))
+		if got, _ := b.take(now.Add(time.Hour)); got.report == nil || got.startOver {
+			t.Errorf("took %+v", got)
+		}
+	})
 	t.Run("changes are collected until they rest, and the last counts", func(t *testing.T) {
 		b := newInbox()
 		b.say(reportOf("first"), now)

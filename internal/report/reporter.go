@@ -30,6 +30,9 @@ type Options struct {
 	Agent fettlev1alpha1.HostAgent
 	// Holds reports whether this process may speak for the node.
 	Holds func() bool
+	// Awake reports whether checks are being looked at. Once it has said so after a sleep, the report that starts over has
+	// been handed to Say.
+	Awake func() bool // nil: always
 	// DoubtNode is called when the Node seems to be another than before.
 	DoubtNode func()
 	Log       *slog.Logger
@@ -98,8 +101,12 @@ func (r *Reporter) Run(ctx context.Context) {
 // turn does what there is to do now, and says how long to wait for the rest; 0 is until something happens.
 func (r *Reporter) turn(ctx context.Context) time.Duration {
 	now := time.Now()
+	awake := r.o.Awake == nil || r.o.Awake() // asked before the inbox is emptied: the order matters
 	letters, due := r.inbox.take(now)
 	r.takeIn(letters)
+	if !awake {
+		return sleepWait
+	}
 	if wait := r.notBefore.Sub(now); wait > 0 {
 		return wait
 	}
@@ -122,6 +129,9 @@ func (r *Reporter) turn(ctx context.Context) time.Duration {
 
 // takeIn folds what came in into what is known.
 func (r *Reporter) takeIn(l letters) {
+	if l.startOver {
+		r.report = health.Report{}
+	}
 	if l.report != nil {
 		r.report = *l.report
 	}
@@ -152,6 +162,9 @@ func (r *Reporter) takeInHost(host *fettlev1alpha1.Host) {
 	}
 	if before == nil || before.UID != host.UID {
 		r.hostThere, r.hostApplied = host.Status, false
+	}
+	if r.hostApplied && host.Status.Agent == nil {
+		r.hostThere = host.Status // somebody emptied it
 	}
 	if saysUnknown(host) {
 		r.hostThere = host.Status

@@ -30,11 +30,16 @@ type Observe func(name string, r health.Result, at time.Time) (unsettled bool)
 
 // Scheduler looks at checks again and again.
 type Scheduler struct {
+	// Resumed, if set before Run, is called when the process turns out to have been frozen, before any further Observe and
+	// on the same goroutine.
+	Resumed func()
+
 	plans    []*plan
 	observe  Observe
 	log      *slog.Logger
 	ended    chan ending
 	progress atomic.Uint64
+	turned   atomic.Pointer[time.Time] // when Run's loop last turned
 }
 
 // plan is where one check stands in its schedule. Only the goroutine of Run touches it.
@@ -98,16 +103,24 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	for _, p := range s.plans {
 		p.start, p.due = start, start.Add(p.first)
 	}
+	s.turned.Store(&start)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		var e *ending
 		select {
 		case <-ctx.Done():
 			s.farewell()
 			return nil
-		case e := <-s.ended:
-			s.end(ctx, e)
+		case ended := <-s.ended:
+			e = &ended
 		case <-timer.C:
+		}
+		begun := time.Now()
+		s.noticeGap(e, begun)
+		s.turned.Store(&begun) // of the beginning, so that a freeze within this turn is noticed by the next
+		if e != nil {
+			s.end(ctx, *e)
 		}
 		now := time.Now()
 		next := now.Add(tick)
@@ -121,6 +134,36 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 		s.progress.Add(1)
 		timer.Reset(max(time.Until(next), 0))
+	}
+}
+
+// asleepAfter is a time without a turn of the scheduler's loop, which otherwise turns every second or so, after which it
+// counts as having slept: the process was frozen, or its machine was.
+const asleepAfter = 10 * time.Second
+
+// Awake reports whether the scheduler turns. Where it does not, nothing that was found before can be relied on.
+func (s *Scheduler) Awake() bool {
+	turned := s.turned.Load()
+	return turned == nil || time.Since(*turned) <= asleepAfter
+}
+
+// noticeGap finds out whether the scheduler slept. Then everything is looked at again, and looks that were under way are
+// worth nothing: they saw the machine as it was before.
+func (s *Scheduler) noticeGap(e *ending, now time.Time) {
+	gap := now.Sub(*s.turned.Load())
+	if gap <= asleepAfter {
+		return
+	}
+	s.log.Warn("the agent did not run for a while; everything is looked at again", "gap", gap.Round(time.Second).String())
+	for _, p := range s.plans {
+		p.early, p.due = 0, now
+		p.hung, p.deadline = p.running, time.Time{} // the result of what still runs is dropped when it comes
+	}
+	if e != nil {
+		e.plan.hung = true
+	}
+	if s.Resumed != nil {
+		s.Resumed()
 	}
 }
 
