@@ -62,10 +62,22 @@ func Decide(lease *coordinationv1.Lease, self Self, prev Sighting, now time.Time
 	if prev.Holder != seen.Holder || !prev.RenewTime.Equal(&seen.RenewTime) {
 		return Yield, seen
 	}
-	if now.Sub(prev.Since) <= durationOf(lease) {
+	if now.Sub(prev.Since) <= patienceWith(lease) {
 		return Yield, prev
 	}
 	return TakeOver, prev
+}
+
+// patienceWith is how long a foreign holder may make no progress before its Lease is taken over: its duration less one
+// interval, so that whoever watches the Lease for its duration and one interval does not see a silence in between; but at
+// least two intervals, so that a holder that lives is never overtaken.
+func patienceWith(lease *coordinationv1.Lease) time.Duration {
+	duration := durationOf(lease)
+	interval, err := time.ParseDuration(lease.Annotations[fettlev1alpha1.HeartbeatIntervalAnnotation])
+	if err != nil || interval <= 0 || interval > duration {
+		interval = duration / 4
+	}
+	return max(duration-interval, 2*interval)
 }
 
 func holderOf(lease *coordinationv1.Lease) string {

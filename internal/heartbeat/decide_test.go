@@ -42,13 +42,13 @@ func TestDecide(t *testing.T) {
 			lease: leaseOf("n_foreign", start.Add(-time.Hour)), want: Yield, since: 0,
 		},
 		{
-			name:  "a foreign one is yielded to for a whole duration of silence",
-			lease: leaseOf("n_foreign", start), prev: saw("n_foreign", start, start), after: 40 * time.Second,
+			name:  "a foreign one is yielded to for its duration less one interval of silence",
+			lease: leaseOf("n_foreign", start), prev: saw("n_foreign", start, start), after: 30 * time.Second,
 			want: Yield, since: 0,
 		},
 		{
 			name:  "a foreign one is taken after it",
-			lease: leaseOf("n_foreign", start), prev: saw("n_foreign", start, start), after: 40*time.Second + 1,
+			lease: leaseOf("n_foreign", start), prev: saw("n_foreign", start, start), after: 30*time.Second + 1,
 			want: TakeOver, since: 0,
 		},
 		{
@@ -82,8 +82,21 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func TestPatienceWithAForeignHolder(t *testing.T) {
+	for interval, want := range map[string]time.Duration{
+		"10s": 30 * time.Second, "": 30 * time.Second, "never": 30 * time.Second, "5s": 35 * time.Second,
+		"39s": 78 * time.Second, // it lives, and renews every 39 s
+	} {
+		lease := leaseOf("n_foreign", start)
+		lease.Annotations = map[string]string{"fettle.dev/heartbeat-interval": interval}
+		if got := patienceWith(lease); got != want {
+			t.Errorf("interval %q: %s, want %s", interval, got, want)
+		}
+	}
+}
+
 // Whatever the clocks of holders say and however looks are spaced, a lease is taken from a foreign holder only when it
-// stood still for longer than its duration.
+// stood still for three of its intervals, which is its duration less one.
 func TestALivingHolderIsNeverRobbed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, renewed := start, start
@@ -97,7 +110,7 @@ func TestALivingHolderIsNeverRobbed(t *testing.T) {
 			}
 			var action Action
 			action, seen = Decide(leaseOf("n_foreign", renewed), Self{Holder: "n_new"}, seen, now)
-			if action == TakeOver && now.Sub(lastChange) <= 40*time.Second {
+			if action == TakeOver && now.Sub(lastChange) <= 30*time.Second {
 				t.Fatalf("took a lease that was renewed %s ago", now.Sub(lastChange))
 			}
 			if action != TakeOver && action != Yield {

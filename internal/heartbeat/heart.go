@@ -35,6 +35,9 @@ type API interface {
 	DropConnections()
 }
 
+// conflictLooks is how many times in each interval a foreign holder is looked at, so that its end is not noticed late.
+const conflictLooks = 4
+
 // Options of a heartbeat.
 type Options struct {
 	// Namespace of the Lease; its name is Node.
@@ -139,6 +142,9 @@ func (h *Heart) Run(ctx context.Context) {
 			wait = time.Duration(rand.Float64() * float64(h.o.Interval))
 			fallthrough
 		default:
+			if state == IdentityConflict {
+				wait /= conflictLooks
+			}
 			nodeWait = firstNodeWait
 		}
 		select {

@@ -379,9 +379,9 @@ func TestOneOfTwoAgentsWinsAndTheOtherIsSilentUntilItDies(t *testing.T) {
 		}
 		first.kill()
 		killed := time.Now()
-		time.Sleep(29 * time.Second)
+		time.Sleep(19 * time.Second)
 		wantState(t, second, IdentityConflict)
-		time.Sleep(32 * time.Second) // 40 s since the last beat, and its own next look
+		time.Sleep(15 * time.Second) // 30 s since the last beat, and its own next look: before anybody calls the node silent
 		wantState(t, second, Holding)
 		if len(second.reasons()) != 1 || api.since("n_second", killed) == 0 {
 			t.Errorf("the second applied for %q", second.reasons())
