@@ -271,10 +271,27 @@ func TestAgents(t *testing.T) {
 		if writes := writesOf(requests).Where(toNode); len(writes) > 0 {
 			t.Errorf("writes:\n%s", writes)
 		}
-		late := w.agent(t, bare)
+		late := w.agent(outer, bare)
 		w.hostReady(t, bare, "True", fettlev1alpha1.ReasonHeartbeatReceived)
 		late.end()
 		w.saysUnknown(t, bare)
+	})
+	t.Run("what an agent said that died before its Host heard of it becomes Unknown", func(t *testing.T) {
+		n := w.node(t, "unheard", "agents")
+		w.host(t, n)
+		w.patch(t, n, `{"status":{"conditions":[{"type":"fettle.dev/Healthy","status":"True","reason":"OK"}]}}`, "status")
+		w.hostReady(t, n, "Unknown", fettlev1alpha1.ReasonHostNeverReported)
+		w.saysUnknownCondition(t, "unheard", fettlev1alpha1.ConditionHealthy)
+		w.tainted(t, "unheard", "r.example.com/healthy=pending:NoSchedule")
+	})
+}
+
+// saysUnknownCondition waits until a condition of a node is that of a silent agent.
+func (w *world) saysUnknownCondition(t *testing.T, node, condition string) {
+	t.Helper()
+	w.eventually(t, "the node to say that its agent is silent", func() (bool, string) {
+		c := conditionOf(w.getNode(t, node), corev1.NodeConditionType(condition))
+		return c != nil && c.Status == corev1.ConditionUnknown && c.Reason == fettlev1alpha1.ReasonAgentSilent, fmt.Sprint(c)
 	})
 }
 

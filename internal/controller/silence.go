@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,12 +43,13 @@ func (n *nodes) silence(ctx context.Context, node *corev1.Node, host *fettlev1al
 	verdict := n.agents.Verdict(node.Name, host.UID)
 	switch verdict.State {
 	case liveness.Silent:
-		return n.silent(ctx, node, host, verdict)
+		return n.silent(ctx, node, host, verdict, say{hostReason: fettlev1alpha1.ReasonHostStatusUnknown, hostMessage: silentMessage})
 	case liveness.NeverReported:
-		if hosts.IsUnknown(host) || host.Status.Agent != nil { // it has reported, and the verdict will follow
+		if host.Status.Agent != nil { // it has reported, and the verdict will follow
 			return node, say{}, nil
 		}
-		return node, say{hostReason: fettlev1alpha1.ReasonHostNeverReported, hostMessage: absentMessage}, nil
+		// The node may have conditions all the same, of an agent that died before it could report to this Host.
+		return n.silent(ctx, node, host, verdict, say{hostReason: fettlev1alpha1.ReasonHostNeverReported, hostMessage: absentMessage})
 	case liveness.Alive:
 		s, err := n.nudge(ctx, node, host)
 		return node, s, err
@@ -55,13 +57,13 @@ func (n *nodes) silence(ctx context.Context, node *corev1.Node, host *fettlev1al
 	return node, say{}, nil
 }
 
-func (n *nodes) silent(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host, verdict liveness.Verdict) (*corev1.Node, say, error) {
+func (n *nodes) silent(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host, verdict liveness.Verdict, toHost say) (*corev1.Node, say, error) {
 	owesNode, owesHost := has(node, host, speaks), !hosts.IsUnknown(host)
 	if again := n.spells.silent(node.Name, verdict.Since, owesNode, owesHost, n.grace, time.Now()); again > 0 {
 		return node, say{again: again}, nil
 	}
 	if owesNode {
-		written, err := n.writer.SetUnknown(ctx, node, host.Status.ConditionTypes, fettlev1alpha1.ReasonAgentSilent, silentMessage, time.Now())
+		written, err := n.writer.SetUnknown(ctx, node, agentTypes(node, host), fettlev1alpha1.ReasonAgentSilent, silentMessage, time.Now())
 		if err != nil {
 			return node, say{}, client.IgnoreNotFound(err)
 		}
@@ -73,15 +75,28 @@ func (n *nodes) silent(ctx context.Context, node *corev1.Node, host *fettlev1alp
 		})
 	}
 	if owesHost {
-		return node, say{hostReason: fettlev1alpha1.ReasonHostStatusUnknown, hostMessage: silentMessage}, nil
+		return node, toHost, nil
 	}
 	return node, say{}, nil
 }
 
+// agentTypes are the types of the agent's conditions: those its Host names, and those on the node that have our prefix,
+// since the Host may not have heard of them: the agent died before it told, or the Host is a new one.
+func agentTypes(node *corev1.Node, host *fettlev1alpha1.Host) []string {
+	types := slices.Clone(host.Status.ConditionTypes)
+	for _, c := range node.Status.Conditions {
+		if name := string(c.Type); strings.HasPrefix(name, fettlev1alpha1.ConditionPrefix) && !slices.Contains(types, name) {
+			types = append(types, name)
+		}
+	}
+	return types
+}
+
 // has reports whether one of the agent's conditions on the node is like that.
 func has(node *corev1.Node, host *fettlev1alpha1.Host, like func(corev1.NodeCondition) bool) bool {
+	types := agentTypes(node, host)
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return slices.Contains(host.Status.ConditionTypes, string(c.Type)) && like(c)
+		return slices.Contains(types, string(c.Type)) && like(c)
 	})
 }
 

@@ -145,6 +145,9 @@ const (
 
 // Condition types that agents publish on their Node. True is good.
 const (
+	// ConditionPrefix begins the types that only agents publish.
+	ConditionPrefix = "fettle.dev/"
+
 	ConditionHealthy      = "fettle.dev/Healthy"
 	ConditionNetworkReady = "fettle.dev/NetworkReady"
 	ConditionStorageReady = "fettle.dev/StorageReady"
