@@ -154,11 +154,15 @@ func (d *Decision) annotate(node *corev1.Node, record Record, completed []*Rule,
 		set(rule.MarkerKey(), &value)
 	}
 	for key := range node.Annotations {
-		if uid, ok := markedRule(key); ok && rules.Get(uid) == nil {
+		if uid, ok := markedRule(key); ok && outlived(rules.Get(uid)) {
 			set(key, nil)
 		}
 	}
 }
+
+// outlived reports whether a marker's rule is gone, or holds nodes continuously now: should it become bootstrap-only again,
+// nodes have to pass it again.
+func outlived(rule *Rule) bool { return rule == nil || !rule.Frozen && !rule.BootstrapOnly }
 
 // markedRule returns the UID in the key of a bootstrap marker. Keys that end in a rule's name instead, as early versions
 // of other controllers wrote them, are not ours.

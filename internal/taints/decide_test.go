@@ -208,6 +208,9 @@ func TestDecide(t *testing.T) {
 			rules: []*apiRule{rule(uidA, "network", bootstrapOnly)}, taints: []string{pending}, changes: map[ID]Action{{networkKey, ns}: Added},
 		},
 		{
+			name: "the marker of a rule that holds continuously now goes, so that the node has to pass again", node: node(ready, marked), rules: []*apiRule{rule(uidA, "network")},
+		},
+		{
 			name: "the marker of a deleted rule goes", node: node(marked),
 		},
 		{

@@ -28,12 +28,17 @@ func (r *Rule) Results(node *corev1.Node) []readinessv1alpha1.ConditionResult {
 			DefaultStatus:  required.DefaultStatus,
 		}
 		status, missing := current(node, required)
-		if result.Missing = missing; !missing {
+		if result.Missing = missing; !missing && known(status) {
 			result.CurrentStatus = status
 		}
 		results = append(results, result)
 	}
 	return results
+}
+
+// known reports whether a status is one of the three; reporters can write any text there, and some do.
+func known(status corev1.ConditionStatus) bool {
+	return status == corev1.ConditionTrue || status == corev1.ConditionFalse || status == corev1.ConditionUnknown
 }
 
 // current is the status that counts for a requirement: the node's, else the default, else Unknown.
