@@ -23,15 +23,16 @@ func TestOnARealAPIServer(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *rig, string){
 		"publishes once, then beats and writes nothing else": publishesOnce,
 		"says its truth again when it was taken for silent":  saysItAgain,
-		"waits for the node": waitsForTheNode,
-		"follows a node that was deleted and created anew": followsTheNode,
-		"writes nothing to a foreign host":                 sparesAForeignHost,
-		"takes the lease over at once after a restart":     takesOverAtOnce,
-		"one of two agents of a name is silent":            oneOfTwoIsSilent,
-		"joins once its kubeconfig is repaired":            joinsLater,
-		"follows a kubeconfig that is replaced":            followsTheKubeconfig,
-		"gets past a connection that goes nowhere":         getsPastADeadConnection,
-		"writes nothing after an outage without news":      writesNothingAfterAnOutage,
+		"fills a host again that was emptied":                fillsAnEmptiedHost,
+		"waits for the node":                                 waitsForTheNode,
+		"follows a node that was deleted and created anew":   followsTheNode,
+		"writes nothing to a foreign host":                   sparesAForeignHost,
+		"takes the lease over at once after a restart":       takesOverAtOnce,
+		"one of two agents of a name is silent":              oneOfTwoIsSilent,
+		"joins once its kubeconfig is repaired":              joinsLater,
+		"follows a kubeconfig that is replaced":              followsTheKubeconfig,
+		"gets past a connection that goes nowhere":           getsPastADeadConnection,
+		"writes nothing after an outage without news":        writesNothingAfterAnOutage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,6 +101,20 @@ func publishesOnce(t *testing.T, r *rig, node string) {
 	if said(r.node(t, node)) != "Healthy=False/Broken NetworkReady=False/Broken" {
 		t.Error("what was said changed when the agent ended")
 	}
+}
+
+func fillsAnEmptiedHost(t *testing.T, r *rig, node string) {
+	r.createHost(t, node, r.createNode(t, node).UID)
+	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
+	p.say(finding(""))
+	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	if _, err := r.Kubectl(t.Context(), "patch", "host", node, "--subresource=status", "--type=merge", `--patch={"status":null}`); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the host is filled", func() bool {
+		host := r.host(t, node)
+		return hostReady(host) == "True/HeartbeatReceived" && len(host.Status.ConditionTypes) == 3 && host.Status.Agent != nil
+	})
 }
 
 func saysItAgain(t *testing.T, r *rig, node string) {

@@ -100,10 +100,10 @@ func shell(ctx context.Context, c *controlplane.ControlPlane, dir, command strin
 	cmd := exec.CommandContext(ctx, "bash", "-euc", command)
 	cmd.Dir = dir
 	// A reader's make is not called by another one, as this test's may be.
-	own := slices.DeleteFunc(os.Environ(), func(v string) bool {
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "MAKEFLAGS=") || strings.HasPrefix(v, "MAKELEVEL=") || strings.HasPrefix(v, "MFLAGS=")
 	})
-	cmd.Env = append(own, "KUBECONFIG="+c.Kubeconfig(), "PATH="+c.BinDir()+":"+os.Getenv("PATH"))
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+c.Kubeconfig(), "PATH="+c.BinDir()+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
