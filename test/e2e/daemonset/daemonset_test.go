@@ -57,11 +57,13 @@ func runsAsManifested(t *testing.T, w *world) {
 	}
 	mounts := w.agentMounts(t, pid)
 	for path, want := range map[string]mount{
-		"/":               {readOnly: true},
-		"/etc/fettle":     {readOnly: true},
-		"/host":           {readOnly: true, follows: true},
-		"/run/dbus":       {readOnly: true},
-		"/var/lib/fettle": {},
+		"/":                {readOnly: true},
+		"/etc/fettle":      {readOnly: true},
+		"/host":            {readOnly: true, follows: true},
+		"/run/dbus":        {readOnly: true},
+		"/var/lib/fettle":  {},
+		"/var/lib/skyhook": {},
+		"/var/log/skyhook": {},
 	} {
 		if got, ok := mounts[path]; !ok || got.readOnly != want.readOnly || (want.follows && !got.follows) {
 			t.Errorf("mount %s is there: %t, %+v; want %+v", path, ok, got, want)
