@@ -17,7 +17,7 @@ build: ## Build the static programs into bin/. Needs Go.
 	$(GOBUILD) -o bin/ $(PROGRAMS:%=./cmd/%)
 
 .PHONY: run
-run: ## Build, then check this machine once. Exit status: 0 healthy, 1 unhealthy, 2 could not check.
+run: ## Build, then check this machine once with bin/nodeagent check.
 	@$(GOBUILD) -o bin/ ./cmd/nodeagent
 	@bin/nodeagent check
 

@@ -5,8 +5,8 @@
 // that an agent that hangs does look dead.
 //
 // One agent holds a node's Lease. A restarted agent takes it over at once from its own predecessor, whose identity it
-// finds in the state folder; from anyone else only after that holder made no progress for a whole lease duration, as
-// seen from here. A foreign holder that lives is a conflict of identities: it is shown, and nothing is taken.
+// finds in the state folder; from anyone else only after that holder missed three beats: its lease duration less one
+// interval, as seen from here. A foreign holder that lives is a conflict of identities: it is shown, and nothing is taken.
 //
 // The package knows nothing of checks or conditions.
 package heartbeat

@@ -44,8 +44,8 @@ type Options struct {
 	Namespace, Node string
 	// Holder is our holderIdentity, <node>_<uuid>, new for every process.
 	Holder string
-	// StateDir is where the identity is remembered for our successor. Empty: it is not, and the successor waits for one
-	// lease duration.
+	// StateDir is where the identity is remembered for our successor. Empty: it is not, and the successor waits for
+	// three beats to be missed.
 	StateDir string
 	// Interval between beats. LeaseDuration is published and must be longer.
 	Interval, LeaseDuration time.Duration
@@ -93,7 +93,7 @@ func New(api API, o Options) *Heart {
 		m, err := recall(o.StateDir)
 		if err != nil {
 			o.Log.Warn("cannot tell whether the lease was held by an earlier process of this machine; "+
-				"it is taken over after one lease duration without a beat", "error", err)
+				"it is taken over after three beats were missed", "error", err)
 		}
 		h.memory = m
 	}
@@ -233,7 +233,7 @@ func (h *Heart) logState(s Status) {
 	case Stalled:
 		h.o.Log.Error("lease is not renewed, so that this agent counts as silent", "detail", s.Detail)
 	case IdentityConflict:
-		h.o.Log.Error("another living agent speaks for this node; this one stays silent until that one has been for a "+
-			"whole lease duration. Stop one of the two, or give them different node names", "detail", s.Detail)
+		h.o.Log.Error("another living agent speaks for this node; this one stays silent until that one has "+
+			"missed three beats. Stop one of the two, or give them different node names", "detail", s.Detail)
 	}
 }

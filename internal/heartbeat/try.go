@@ -122,7 +122,7 @@ func (h *Heart) keep(m memory) {
 	before := h.memory
 	h.memory = m
 	if err := remember(h.o.StateDir, m); err != nil && before.Confirmed != m.Confirmed {
-		h.o.Log.Warn("the lease's holder is not remembered; after a restart it is taken over one lease duration late", "error", err)
+		h.o.Log.Warn("the lease's holder is not remembered; after a restart it is taken over three beats late", "error", err)
 	}
 }
 
