@@ -40,6 +40,12 @@ const (
 	ReasonPanicked = "CheckPanicked"
 	// ReasonLooksDisagree : enough looks in a row to be believed, but they contradict each other.
 	ReasonLooksDisagree = "LooksDisagree"
+	// ReasonFlapping : the check changed its verdict too often; it is held at its worst until it is quiet.
+	ReasonFlapping = "Flapping"
+	// ReasonStale : no look came to an end for longer than the check's StaleAfter.
+	ReasonStale = "ResultStale"
+	// ReasonPrerequisite : a check that this one depends on is not well, so that this one says nothing.
+	ReasonPrerequisite = "PrerequisiteFailed"
 )
 
 // Status is the status of a condition, with the values of Kubernetes.
@@ -67,7 +73,48 @@ type Check struct {
 	// Condition is the type of the Node condition the check feeds, e.g. "fettle.dev/NetworkReady".
 	Condition  string
 	Thresholds Thresholds
+	// Severity is the worst that the check may count as; empty: SeverityFatal.
+	Severity Severity
+	// MinHold is how long at least a check that is not well stays so, however good its looks are. Zero: not at all.
+	MinHold  time.Duration
+	Flapping Flapping
+	// StaleAfter is how long a verdict stands without a look that came to an end. Zero: for ever.
+	StaleAfter time.Duration
+	Clearing   Clearing
+	// DependsOn names checks without which this one says nothing: while one of them is fatal or unknown, this check is
+	// Unknown with ReasonPrerequisite and counts as no fault of its own.
+	DependsOn []string
+	// DryRun : the check is looked at and shown, and feeds no condition and no count.
+	DryRun bool
 }
+
+// Severity caps what a check may count as.
+type Severity string
+
+const (
+	// SeverityFatal : a fatal check makes its condition False.
+	SeverityFatal Severity = "fatal"
+	// SeverityDegraded : at worst its condition stays True with the check's reason.
+	SeverityDegraded Severity = "degraded"
+	// SeverityInfo : it is shown, logged and counted as ok.
+	SeverityInfo Severity = "info"
+)
+
+// Flapping says when a check changes too often to be believed: Changes changes of verdict within Within. Zero: never.
+type Flapping struct {
+	Changes int
+	Within  time.Duration
+}
+
+// Clearing says what makes a fatal check well again.
+type Clearing string
+
+const (
+	// ClearByLooks : good looks, as the thresholds say. The zero value means this too.
+	ClearByLooks Clearing = "looks"
+	// ClearByReboot : good looks after the machine was booted anew; the boot ID tells.
+	ClearByReboot Clearing = "reboot"
+)
 
 // Condition is one condition to publish.
 type Condition struct {
@@ -83,6 +130,8 @@ type CheckState struct {
 	Result
 	// Since is when the check came to this verdict and reason.
 	Since time.Time
+	// DryRun : it is shown and counts for nothing.
+	DryRun bool
 }
 
 // Counts counts checks by verdict.
@@ -95,6 +144,8 @@ type Report struct {
 	Decided bool
 	// Conditions by type, sorted. A type all of whose checks are NotApplicable is absent.
 	Conditions []Condition
+	// Pending are the types that are not decided yet, sorted: whatever the Node says of them stays.
+	Pending []string
 	// Checks in the order they were configured.
 	Checks []CheckState
 	Counts Counts

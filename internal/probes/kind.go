@@ -2,12 +2,16 @@ package probes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/reasons"
+	"github.com/fettle-dev/fettle/internal/systemd"
 )
 
 // Probe looks at one thing once.
@@ -24,12 +28,60 @@ type Func func(ctx context.Context) health.Result
 // Run looks once.
 func (f Func) Run(ctx context.Context) health.Result { return f(ctx) }
 
+// Watcher is a Probe that notices by itself that something changed, over a netlink or D-Bus subscription, say.
+type Watcher interface {
+	Probe
+	// Watch calls look whenever a look is worth it before it is due, and returns when ctx ends. The scheduler calls it
+	// once, in a goroutine of its own, and bounds how often look leads to one. A subscription that cannot be had or is
+	// lost is tried again by Watch, with waits; regular looks go on meanwhile.
+	Watch(ctx context.Context, look func())
+}
+
+// Files makes the file calls that can hang, where a hang does not harm the agent: in a child process. Its methods return
+// before ctx ends. All paths are of the agent's own file system (hostfs.Root.Path).
+type Files interface {
+	// Statfs is statfs(2).
+	Statfs(ctx context.Context, path string) (unix.Statfs_t, error)
+	// WriteCheck makes a file with a name that starts with a dot in a folder, writes it, syncs it, reads it back and
+	// removes it.
+	WriteCheck(ctx context.Context, folder string) error
+}
+
+// ErrHung is what Files returns for a call that did not return, and for further calls on the same path until it does.
+var ErrHung = errors.New("the call does not return")
+
 // Env is what a probe may look through.
 type Env struct {
 	// Host is the machine's file system.
 	Host *hostfs.Root
 	// Getenv reads the agent's environment.
 	Getenv func(name string) string
+	// Files makes file calls that can hang.
+	Files Files
+	// Systemd is the machine's systemd; nil where there is none.
+	Systemd *systemd.Bus
+	// Agent is what the agent knows of itself.
+	Agent Agent
+}
+
+// Agent is what checks of the agent itself are told. Its functions do not block; nil ones say that all is well.
+type Agent struct {
+	// ConfigFault is what is wrong with the newest configuration, nil when it is in force.
+	ConfigFault func() error
+	// Heartbeat says how the Lease stands.
+	Heartbeat func() Heartbeat
+}
+
+// Heartbeat is how the Lease stands, for the check of the agent itself.
+type Heartbeat struct {
+	// Joined is false without a cluster.
+	Joined bool
+	// Conflict : another living agent holds the Lease.
+	Conflict bool
+	// Impaired : the Lease could not be renewed for two intervals or longer.
+	Impaired bool
+	// Detail says why, without changing numbers.
+	Detail string
 }
 
 // Kind declares a kind of check.
@@ -45,6 +97,13 @@ type Kind struct {
 	// Interval from one look to the next, Timeout of one look; both may be configured.
 	Interval, Timeout time.Duration
 	Thresholds        health.Thresholds
+	// Template : there is no such check by itself. Each entry of the configuration that names this kind makes one, with a
+	// name of its own, e.g. an "exec" named "raid-state".
+	Template bool
+	// DependsOn names checks without which this one says nothing; see health.Check.
+	DependsOn []string
+	// Clearing is what makes a fatal check well again; empty: good looks.
+	Clearing health.Clearing
 
 	options func() any
 	build   func(env Env, options any) Probe
