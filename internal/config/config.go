@@ -27,6 +27,7 @@ type Config struct {
 	HostRoot   string    `key:"hostRoot" doc:"folder in which the machine's root file system is found" is:"abspath"`
 	Heartbeat  Heartbeat `key:"heartbeat" doc:"how the agent shows that it is alive"`
 	Log        Log       `key:"log" doc:"the agent's own log"`
+	Endpoints  Endpoints `key:"endpoints" doc:"where the running agent can be asked how it does"`
 	// Checks are all known checks, configured or not, disabled ones too, in the order of the kinds. The file's list,
 	// key "checks", is merged into it by name.
 	Checks []Check
@@ -103,6 +104,7 @@ func Default(kinds []probes.Kind) Config {
 		HostRoot:  "/",
 		Heartbeat: Heartbeat{Interval: 10 * time.Second, LeaseDuration: 40 * time.Second, StatusTimeout: 5 * time.Second},
 		Log:       Log{Level: "info", Format: "auto"},
+		Endpoints: DefaultEndpoints(),
 	}
 	for _, k := range kinds {
 		c.Checks = append(c.Checks, Check{

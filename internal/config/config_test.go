@@ -200,11 +200,14 @@ func TestEveryScalarHasAVariableAndAFlag(t *testing.T) {
 		"nodeName": "n", "kubeconfig": "/k", "stateDir": "/s", "hostRoot": "/h",
 		"heartbeat.interval": "20s", "heartbeat.leaseDuration": "61s", "heartbeat.statusTimeout": "2s",
 		"log.level": "debug", "log.format": "json",
+		"endpoints.socket": "/e", "endpoints.metricsAddress": "0.0.0.0:1", "endpoints.allowRemote": "true", "endpoints.statusFile": "/f",
 	}
 	names := map[string][2]string{
 		"nodeName": {"FETTLE_NODE_NAME", "node-name"}, "kubeconfig": {"FETTLE_KUBECONFIG", "kubeconfig"}, "stateDir": {"FETTLE_STATE_DIR", "state-dir"}, "hostRoot": {"FETTLE_HOST_ROOT", "host-root"},
 		"heartbeat.interval": {"FETTLE_HEARTBEAT_INTERVAL", "heartbeat-interval"}, "heartbeat.leaseDuration": {"FETTLE_HEARTBEAT_LEASE_DURATION", "heartbeat-lease-duration"},
 		"heartbeat.statusTimeout": {"FETTLE_HEARTBEAT_STATUS_TIMEOUT", "heartbeat-status-timeout"}, "log.level": {"FETTLE_LOG_LEVEL", "log-level"}, "log.format": {"FETTLE_LOG_FORMAT", "log-format"},
+		"endpoints.socket": {"FETTLE_ENDPOINTS_SOCKET", "endpoints-socket"}, "endpoints.metricsAddress": {"FETTLE_ENDPOINTS_METRICS_ADDRESS", "endpoints-metrics-address"},
+		"endpoints.allowRemote": {"FETTLE_ENDPOINTS_ALLOW_REMOTE", "endpoints-allow-remote"}, "endpoints.statusFile": {"FETTLE_ENDPOINTS_STATUS_FILE", "endpoints-status-file"},
 	}
 	defaults := config.Default(nil)
 	if all := strict.Scalars(&defaults); len(all) != len(values) {
