@@ -53,6 +53,11 @@ test: build lint generate-check controlplane bin/tools/testrun image ## Install 
 	tools/prepare
 	bin/tools/testrun
 
+.PHONY: bench-agent
+bench-agent: build controlplane ## Measure what the agent takes, beside an idle program with the same libraries. Needs root on Debian; MINUTES=3.
+	@tools/prepare
+	@go run ./test/bench/agent --minutes $(or $(MINUTES),3)
+
 .PHONY: clean
 clean: ## Remove what was built in the checkout. Caches outside it stay.
 	rm -rf bin
