@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,31 @@ func TestOnARealAPIServer(t *testing.T) {
 			if err != nil || len(got.Conditions) != len(types) {
 				t.Errorf("after applying %v the node has %+v, %v", types, got.Conditions, err)
 			}
+		}
+	})
+	t.Run("a token is issued as it was asked for", func(t *testing.T) {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "issued"}}
+		if _, err := admin.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		seconds := int64(1200)
+		issued, err := client.CreateToken(t.Context(), "default", "issued", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			ExpirationSeconds: &seconds,
+			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if issued.Status.Token == "" || !issued.Status.ExpirationTimestamp.After(time.Now().Add(10*time.Minute)) {
+			t.Errorf("got %+v", issued.Status)
+		}
+		review, err := admin.AuthenticationV1().TokenReviews().Create(t.Context(),
+			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: issued.Status.Token}}, metav1.CreateOptions{})
+		if err != nil || !review.Status.Authenticated || review.Status.User.Extra["authentication.kubernetes.io/node-name"][0] != "n" {
+			t.Errorf("the token is taken as %+v, %v", review.Status, err)
+		}
+		if _, err := client.CreateToken(t.Context(), "default", "nobody", &authenticationv1.TokenRequest{}); !apierrors.IsNotFound(err) {
+			t.Errorf("for an account that does not exist: %v", err)
 		}
 	})
 	t.Run("the address of the kubelet works where the service address does not, and the other way round", func(t *testing.T) {
