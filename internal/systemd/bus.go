@@ -81,32 +81,51 @@ func (b *Bus) connection(ctx context.Context) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// dial opens an authenticated connection. ctx bounds the dialing alone, not the life of the connection.
+// dial opens what calls to systemd need: connections of go-systemd's making.
 func dial(ctx context.Context, socket string) (*dbus.Conn, error) {
+	return bounded(ctx, func(life context.Context) (*dbus.Conn, error) {
+		return dbus.NewConnection(func() (*godbus.Conn, error) { return open(life, socket) })
+	}, (*dbus.Conn).Close)
+}
+
+// connect opens a plain connection to the bus.
+func connect(ctx context.Context, socket string) (*godbus.Conn, error) {
+	return bounded(ctx, func(life context.Context) (*godbus.Conn, error) {
+		return open(life, socket)
+	}, func(c *godbus.Conn) { _ = c.Close() })
+}
+
+// open connects and authenticates. It takes as long as the other side does, unless life ends, and with life ends the
+// connection.
+func open(life context.Context, socket string) (*godbus.Conn, error) {
+	bus, err := godbus.Dial("unix:path="+godbus.EscapeBusAddressValue(socket), godbus.WithContext(life))
+	if err != nil {
+		return nil, err
+	}
+	if err := bus.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
+		return nil, errors.Join(err, bus.Close())
+	}
+	if err := bus.Hello(); err != nil {
+		return nil, errors.Join(err, bus.Close())
+	}
+	return bus, nil
+}
+
+// bounded makes a connection. ctx bounds the making alone, not the life of the connection.
+func bounded[C any](ctx context.Context, establish func(life context.Context) (C, error), abandon func(C)) (C, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	keep := context.AfterFunc(ctx, end) // unblocks the calls below, which take no context
-	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) {
-		bus, err := godbus.Dial("unix:path="+godbus.EscapeBusAddressValue(socket), godbus.WithContext(life))
-		if err != nil {
-			return nil, err
-		}
-		if err := bus.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Getuid()))}); err != nil {
-			return nil, errors.Join(err, bus.Close())
-		}
-		if err := bus.Hello(); err != nil {
-			return nil, errors.Join(err, bus.Close())
-		}
-		return bus, nil
-	})
+	keep := context.AfterFunc(ctx, end) // unblocks calls that take no context
+	conn, err := establish(life)
 	if !keep() { // ctx ended first, and what failed after that failed for that
 		if err == nil {
-			conn.Close()
+			abandon(conn)
 		}
 		err = ctx.Err()
 	}
 	if err != nil {
 		end()
-		return nil, err
+		var none C
+		return none, err
 	}
 	return conn, nil
 }
