@@ -169,7 +169,7 @@ func TestMemoryFindsWhicheverIdentityTheLeaseCarriesAfterACrash(t *testing.T) {
 	lives := []string{"n_1", "n_2", "n_3", "n_4"}
 	confirmed := map[string]bool{"n_2": true}
 	for i, holder := range lives {
-		m, err := recall(dir)
+		m, err := recall(dir, "n")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestMemoryFindsWhicheverIdentityTheLeaseCarriesAfterACrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		if confirmed[holder] {
-			if err := remember(dir, memory{Confirmed: holder}); err != nil {
+			if err := remember(dir, memory{Node: "n", Confirmed: holder}); err != nil {
 				t.Fatal(err)
 			}
 		}

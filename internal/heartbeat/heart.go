@@ -74,12 +74,15 @@ type Heart struct {
 	self     Self
 	memory   memory
 	progress progress
+	began    time.Time             // when Run was called
 	owner    Owner                 // its UID is empty when the Node must be read
 	knownUID types.UID             // of the Node seen last
 	lease    *coordinationv1.Lease // as last stored; nil: must be read or made
 	unread   bool                  // lease must be read before it is decided about
 	sighting Sighting
-	why      string // why everything is to be applied again at the next stored beat
+	// impairment is of the beats since the last one that was stored.
+	impairment impairment
+	why        string // why everything is to be applied again at the next stored beat
 }
 
 // New makes a heartbeat; Run starts it.
@@ -90,7 +93,7 @@ func New(api API, o Options) *Heart {
 	}
 	h.board.status.State = Starting
 	if o.StateDir != "" {
-		m, err := recall(o.StateDir)
+		m, err := recall(o.StateDir, o.Node)
 		if err != nil {
 			o.Log.Warn("cannot tell whether the lease was held by an earlier process of this machine; "+
 				"it is taken over after three beats were missed", "error", err)
@@ -106,6 +109,9 @@ func (h *Heart) Status() Status {
 	s, _ := h.board.read()
 	return s
 }
+
+// Beats gives figures of the beats.
+func (h *Heart) Beats() Beats { return h.board.figures() }
 
 // Holds reports whether this process may speak for the node: its last stored beat is not older than the lease duration
 // and no other agent holds the Lease. What else the agent writes must wait while it does not.
@@ -129,6 +135,7 @@ func (h *Heart) DoubtNode() {
 
 // Run beats until the context ends. The first beat is immediate; the second follows after a random part of the interval.
 func (h *Heart) Run(ctx context.Context) {
+	h.began = time.Now()
 	nodeWait, first := firstNodeWait, true
 	for ctx.Err() == nil {
 		state := h.beat(ctx)
@@ -181,11 +188,14 @@ func (h *Heart) beat(ctx context.Context) State {
 			return h.Status().State
 		}
 		kind := classify(err)
-		if kind == unreachable && (try > 1 || errors.Is(err, context.DeadlineExceeded)) {
+		switch {
+		case kind == unreachable && (try > 1 || errors.Is(err, context.DeadlineExceeded)):
 			h.api.DropConnections()
+		case kind == throttled:
+			pause = max(pause, askedFor(err))
 		}
 		if kind == refused || try == tries || time.Since(started)+pause >= h.o.Interval {
-			return h.report(Status{State: Failing, Detail: err.Error()}, time.Time{})
+			return h.report(h.failed(ctx, err), time.Time{})
 		}
 		select {
 		case <-ctx.Done():
@@ -198,9 +208,12 @@ func (h *Heart) beat(ctx context.Context) State {
 
 // report publishes a status, logs the change of state, and asks for everything to be applied again where that is due.
 func (h *Heart) report(s Status, sent time.Time) State {
-	s.NodeUID = h.owner.UID
+	if s.State != Failing {
+		h.impairment.ended()
+	}
+	s.NodeUID = h.knownUID
 	_, last := h.board.read()
-	before := h.board.set(s, sent)
+	before := h.board.set(s, sent, time.Now())
 	if s.State == Holding {
 		if h.why == "" && (before.State == IdentityConflict || before.State == WaitingForNode) {
 			h.why = "the lease is ours again"
@@ -212,8 +225,12 @@ func (h *Heart) report(s Status, sent time.Time) State {
 	if s != before && h.o.Changed != nil {
 		h.o.Changed(s)
 	}
-	if s.State != before.State {
+	switch {
+	case s.State != before.State:
 		h.logState(s)
+	case s.Impaired && !before.Impaired:
+		h.o.Log.Error("the lease cannot be renewed though the API server answers; this agent will count as silent. "+
+			"Look at its rights to leases, and at the server's limits for them", "error", s.Detail)
 	}
 	if s.State == Holding && h.why != "" {
 		h.o.Reapply(h.why)

@@ -27,6 +27,8 @@ type memoryAPI struct {
 	version  int
 	hangs    bool // every call runs into its deadline
 	loses    bool // writes are stored but their answers are lost
+	// leaseFault is answered to every call about the Lease; nil: there is none.
+	leaseFault error
 	writes   []write
 	reads    int
 	redialed int
@@ -74,6 +76,9 @@ func (a *memoryAPI) Node(ctx context.Context, name string) (n kubeclient.Node, e
 func (a *memoryAPI) Lease(ctx context.Context, _, name string) (l *coordinationv1.Lease, err error) {
 	err = a.call(ctx, func() error {
 		a.reads++
+		if a.leaseFault != nil {
+			return a.leaseFault
+		}
 		if a.lease == nil {
 			return missing("leases", name)
 		}
@@ -96,6 +101,9 @@ func (a *memoryAPI) store(lease *coordinationv1.Lease) (*coordinationv1.Lease, e
 
 func (a *memoryAPI) CreateLease(ctx context.Context, lease *coordinationv1.Lease, _ kubeclient.ApplyOptions) (stored *coordinationv1.Lease, err error) {
 	err = a.call(ctx, func() (err error) {
+		if a.leaseFault != nil {
+			return a.leaseFault
+		}
 		if a.lease != nil {
 			return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "leases"}, lease.Name)
 		}
@@ -108,6 +116,8 @@ func (a *memoryAPI) CreateLease(ctx context.Context, lease *coordinationv1.Lease
 func (a *memoryAPI) UpdateLease(ctx context.Context, lease *coordinationv1.Lease) (stored *coordinationv1.Lease, err error) {
 	err = a.call(ctx, func() (err error) {
 		switch {
+		case a.leaseFault != nil:
+			return a.leaseFault
 		case a.lease == nil:
 			return missing("leases", lease.Name)
 		case a.lease.ResourceVersion != lease.ResourceVersion:

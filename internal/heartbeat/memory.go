@@ -17,6 +17,9 @@ const maxAttempted = 8
 // first sent to the API server and Confirmed after it was stored, so that whichever of them the Lease carries when the
 // process dies, the next one finds it here.
 type memory struct {
+	// Node is the name that the identities go with. A machine that was renamed has no past under its new name: whoever
+	// holds that Lease is somebody else. Empty in what agents wrote that did not know it.
+	Node      string   `json:"node,omitempty"`
 	Confirmed string   `json:"confirmed,omitempty"`
 	Attempted []string `json:"attempted,omitempty"`
 }
@@ -33,18 +36,29 @@ func (m memory) attempting(holder string) memory {
 	if over := len(attempted) - maxAttempted; over > 0 {
 		attempted = attempted[over:]
 	}
-	return memory{Confirmed: m.Confirmed, Attempted: attempted}
+	return memory{Node: m.Node, Confirmed: m.Confirmed, Attempted: attempted}
 }
 
 func memoryPath(stateDir string) string { return filepath.Join(stateDir, "lease-holder.json") }
 
-func recall(stateDir string) (memory, error) {
-	var m memory
+// recall reads what is remembered of a node of that name.
+func recall(stateDir, node string) (memory, error) {
+	m := memory{}
 	err := statefile.Read(memoryPath(stateDir), memoryFormat, &m)
 	if statefile.Missing(err) {
-		return memory{}, nil
+		err = nil
 	}
+	if err != nil || m.Node != "" && m.Node != node {
+		m = memory{}
+	}
+	m.Node = node
 	return m, err
+}
+
+// Predecessors are the identities under which earlier agents of this machine may hold the Lease of a node.
+func Predecessors(stateDir, node string) ([]string, error) {
+	m, err := recall(stateDir, node)
+	return m.predecessors(), err
 }
 
 func remember(stateDir string, m memory) error {

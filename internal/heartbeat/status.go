@@ -36,32 +36,65 @@ type Status struct {
 	State State
 	// Detail says why, when State is not Holding: an error, or the other holder.
 	Detail string
-	// NodeUID is that of the Node the Lease goes with, empty until it was seen.
+	// Fault is Detail in words that do not change from beat to beat, when State is Failing.
+	Fault string
+	// Impaired : State is Failing, for two intervals or longer, though the API server answers other calls.
+	Impaired bool
+	// NodeUID is that of the Node the Lease goes with, as last seen; empty until it was.
 	NodeUID types.UID
+}
+
+// Beats are figures of the beats of this process.
+type Beats struct {
+	// Tried and Stored count beats, not the tries of each.
+	Tried, Stored uint64
+	// Renewed is when the last beat that was stored was sent; zero: none was. Latency is how long its answer took.
+	Renewed time.Time
+	Latency time.Duration
+	// Since is when the state of now began.
+	Since time.Time
 }
 
 // board holds the status for readers on other goroutines.
 type board struct {
 	mu     sync.Mutex
 	status Status
-	// renewed is when the last beat that was stored was sent, by our clock; zero: none was.
-	renewed time.Time
+	beats  Beats
 }
 
 func (b *board) read() (Status, time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.status, b.renewed
+	return b.status, b.beats.Renewed
 }
 
-// set replaces the status and returns the one before. A zero renewed leaves the time of the last beat as it is.
-func (b *board) set(s Status, renewed time.Time) (before Status) {
+func (b *board) figures() Beats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.beats
+}
+
+// lastOr is when the last beat that was stored was sent, or began when there was none.
+func (b *board) lastOr(began time.Time) time.Time {
+	if _, last := b.read(); !last.IsZero() {
+		return last
+	}
+	return began
+}
+
+// set takes in what a beat came to and returns the status before. A zero renewed says that nothing was stored.
+func (b *board) set(s Status, renewed, now time.Time) (before Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before = b.status
 	b.status = s
+	if s.State != before.State || b.beats.Since.IsZero() {
+		b.beats.Since = now
+	}
+	b.beats.Tried++
 	if !renewed.IsZero() {
-		b.renewed = renewed
+		b.beats.Stored++
+		b.beats.Renewed, b.beats.Latency = renewed, now.Sub(renewed)
 	}
 	return before
 }

@@ -2,7 +2,6 @@ package heartbeat
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -110,7 +109,7 @@ func (h *Heart) rememberAttempt() {
 
 func (h *Heart) rememberConfirmed() {
 	if h.memory.Confirmed != h.o.Holder {
-		h.keep(memory{Confirmed: h.o.Holder})
+		h.keep(memory{Node: h.o.Node, Confirmed: h.o.Holder})
 	}
 	h.self.Predecessors = nil // whoever carries one of these names from here on is not our past
 }
@@ -137,31 +136,3 @@ func (e errNoNamespace) Error() string {
 }
 
 func (e errNoNamespace) Unwrap() error { return e.err }
-
-// kind of failure, by what is to be done about it.
-type kind int
-
-const (
-	// outdated : what we knew was not what is; read again and repeat at once.
-	outdated kind = iota
-	// unreachable : no answer; repeat, over a new connection.
-	unreachable
-	// refused : an answer that will not change in a moment; wait for the next beat.
-	refused
-)
-
-func classify(err error) kind {
-	var missing errNoNamespace
-	switch {
-	case errors.As(err, &missing):
-		return refused
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		return outdated
-	case apierrors.IsInternalError(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsServiceUnavailable(err):
-		return unreachable
-	case apierrors.ReasonForError(err) != "":
-		return refused
-	default:
-		return unreachable
-	}
-}

@@ -42,6 +42,8 @@ type Settings struct {
 	// CallsPerSecond and Burst bound what this client alone may send.
 	CallsPerSecond float32
 	Burst          int
+	// Calls counts the calls; nil: they are not counted.
+	Calls *Calls
 }
 
 // Client talks to one API server over connections of its own, so that no other client of the process can hold it up.
@@ -62,6 +64,9 @@ func New(config *rest.Config, s Settings) (*Client, error) {
 	own.QPS, own.Burst = s.CallsPerSecond, s.Burst
 	own.NegotiatedSerializer = codecs.WithoutConversion()
 	own.WarningHandler = rest.NoWarnings{}
+	if s.Calls != nil {
+		own.Wrap(s.Calls.over)
+	}
 
 	httpClient, err := rest.HTTPClientFor(own)
 	if err != nil {

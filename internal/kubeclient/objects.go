@@ -21,50 +21,6 @@ import (
 // FieldManager owns the agent's fields in server-side apply. Renaming it leaves the fields of old agents behind.
 const FieldManager = "fettle-nodeagent"
 
-// Node is what the agent reads of a Node. A whole one holds a list of images many times this size.
-type Node struct {
-	Name       string
-	UID        types.UID
-	Conditions []NodeCondition
-}
-
-// NodeCondition has the fields of a condition of a Node under their names in the API.
-type NodeCondition struct {
-	Type               string      `json:"type"`
-	Status             string      `json:"status"`
-	LastHeartbeatTime  metav1.Time `json:"lastHeartbeatTime,omitzero"`
-	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
-	Reason             string      `json:"reason"`
-	Message            string      `json:"message"`
-}
-
-// Node reads a Node. Errors are those of the API, so that apierrors can tell them apart; so it is with every call here.
-func (c *Client) Node(ctx context.Context, name string) (Node, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	raw, err := once(c.core.Get()).Resource("nodes").Name(name).Do(ctx).Raw()
-	if err != nil {
-		return Node{}, fmt.Errorf("get node %s: %w", name, err)
-	}
-	return decodeNode(raw)
-}
-
-func decodeNode(raw []byte) (Node, error) {
-	var n struct {
-		Metadata struct {
-			Name string    `json:"name"`
-			UID  types.UID `json:"uid"`
-		} `json:"metadata"`
-		Status struct {
-			Conditions []NodeCondition `json:"conditions"`
-		} `json:"status"`
-	}
-	if err := json.Unmarshal(raw, &n); err != nil {
-		return Node{}, fmt.Errorf("decode node: %w", err)
-	}
-	return Node{Name: n.Metadata.Name, UID: n.Metadata.UID, Conditions: n.Status.Conditions}, nil
-}
-
 // IsAnotherObject reports whether an apply was refused because the object of that name is gone, or is not the one whose
 // UID the body carries. The API server answers the latter as an attempt to change the UID.
 func IsAnotherObject(err error) bool {
@@ -83,18 +39,14 @@ func IsAnotherObject(err error) bool {
 	return false
 }
 
+// IsOutdated reports whether a write was refused because the object is not as it was read: its resourceVersion moved, or
+// a test of a JSON patch failed, which is answered with 422 like an object that is invalid.
+func IsOutdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsInvalid(err) }
+
 // ApplyOptions say how a body is applied.
 type ApplyOptions struct {
 	// DryRun asks the API server to do everything but store the result.
 	DryRun bool
-}
-
-// ApplyNodeStatus applies body to the status of a Node, by force.
-func (c *Client) ApplyNodeStatus(ctx context.Context, name string, body []byte, o ApplyOptions) error {
-	if err := c.apply(ctx, c.core, "nodes", name, body, o); err != nil {
-		return fmt.Errorf("apply conditions to node %s: %w", name, err)
-	}
-	return nil
 }
 
 // ApplyHostStatus applies body to the status of a Host, by force.
@@ -152,6 +104,34 @@ func (c *Client) UpdateLease(ctx context.Context, lease *coordinationv1.Lease) (
 		return nil, fmt.Errorf("update lease %s/%s: %w", lease.Namespace, lease.Name, err)
 	}
 	return &stored, nil
+}
+
+// DeleteLease deletes a Lease, if it is still the one given, at the resourceVersion given.
+func (c *Client) DeleteLease(ctx context.Context, lease *coordinationv1.Lease) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	unchanged := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion}}
+	err := once(c.coordination.Delete()).Namespace(lease.Namespace).Resource("leases").Name(lease.Name).Body(&unchanged).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("delete lease %s/%s: %w", lease.Namespace, lease.Name, err)
+	}
+	return nil
+}
+
+// ClearHostStatus empties the status of the Host at the resourceVersion given.
+func (c *Client) ClearHostStatus(ctx context.Context, name, resourceVersion string) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]string{"resourceVersion": resourceVersion}, "status": nil})
+	if err != nil {
+		return fmt.Errorf("encode an empty status of host %s: %w", name, err)
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	err = once(c.fettle.Patch(types.MergePatchType)).Resource("hosts").Name(name).SubResource("status").
+		Param("fieldManager", FieldManager).Body(body).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("clear status of host %s: %w", name, err)
+	}
+	return nil
 }
 
 // ListHost lists the one Host of that name, if it exists, and says from where to watch it. It is a list and not a get,
