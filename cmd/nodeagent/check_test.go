@@ -237,8 +237,8 @@ func TestCheckThatCannotBegin(t *testing.T) {
 		says []string // lines of stderr
 	}{
 		{name: "bad configuration", args: []string{"check", "--config", bad}, says: []string{
-			"nodeagent: " + bad + `:9: checks[cni-config].interval: "soon" is not a duration (allowed: a duration with a unit, e.g. 500ms, 30s or 2m, at least 1s)`,
-			bad + `:10: checks[cni-config].color: unknown key "color" (allowed: name, disabled, interval, timeout, failureThreshold, successThreshold, configDir, binDirs, required)`}},
+			"nodeagent: " + bad + `:9: checks[cni-config].interval: "soon" is not a duration (allowed: a duration with a unit, e.g. 500ms, 30s or 2m, from 1s to 24h)`,
+			bad + `:10: checks[cni-config].color: unknown key "color" (allowed: name, kind, condition, disabled, dryRun, severity, interval, timeout, failureThreshold, successThreshold, minHold, flapping, staleAfter, clearing, dependsOn, configDir, binDirs, required)`}},
 		{name: "configuration that is not there", args: []string{"check", "--config", "/nowhere.yaml"}, says: []string{"nodeagent: read configuration: open /nowhere.yaml: no such file or directory"}},
 		{name: "root that is not there", args: []string{"check", "--host-root", "/nowhere", "--config", configFile(t, "")}, says: []string{"nodeagent: open host root: open /nowhere: no such file or directory"}},
 		{name: "form of output", args: []string{"check", "-o", "xml"}, says: []string{`nodeagent: flag --output: "xml" is not a form of output (allowed: table, json, yaml)`}},

@@ -1,8 +1,12 @@
 // Package config reads the agent's configuration: defaults, then a YAML file, then FETTLE_* environment variables, then
 // flags, the later over the earlier.
 //
-// It is strict: an unknown key, a wrong type or an impossible value is a fault with its place and with what is allowed,
-// and all faults are reported at once. It knows the kinds of checks only as the list it is given.
+// It is strict: an unknown key or variable, a wrong type or an impossible value is a fault with its place and with what is
+// allowed, and all faults are reported at once. An agent that must run all the same takes what is not at fault: see
+// Source.Tolerant, and package reload. It knows the kinds of checks only as the list it is given.
+//
+// The tags of the structs are the one table of all keys: decoding, variables, flags, printing and the reference are made
+// from them.
 package config
 
 import (
@@ -11,7 +15,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/probes"
 )
 
@@ -21,15 +24,15 @@ const DefaultPath = "/etc/fettle/nodeagent.yaml"
 // Config is the agent's whole configuration. The tags are read by package strict; a reference of all keys can be made
 // from them.
 type Config struct {
-	NodeName   string    `key:"nodeName" doc:"name of the machine's Node object; empty: the machine's host name"`
-	Kubeconfig string    `key:"kubeconfig" doc:"kubeconfig file of the agent; empty: the pod's ServiceAccount"`
-	StateDir   string    `key:"stateDir" doc:"folder for what the agent remembers over restarts" is:"abspath"`
-	HostRoot   string    `key:"hostRoot" doc:"folder in which the machine's root file system is found" is:"abspath"`
-	Heartbeat  Heartbeat `key:"heartbeat" doc:"how the agent shows that it is alive"`
+	NodeName   string    `key:"nodeName" doc:"name of the machine's Node object; empty: the machine's host name" restart:"true"`
+	Kubeconfig string    `key:"kubeconfig" doc:"kubeconfig file of the agent; empty: the pod's ServiceAccount" restart:"true"`
+	StateDir   string    `key:"stateDir" doc:"folder for what the agent remembers over restarts" is:"abspath" restart:"true"`
+	HostRoot   string    `key:"hostRoot" doc:"folder in which the machine's root file system is found" is:"abspath" restart:"true"`
+	Heartbeat  Heartbeat `key:"heartbeat" doc:"how the agent shows that it is alive" restart:"true"`
 	Log        Log       `key:"log" doc:"the agent's own log"`
-	Endpoints  Endpoints `key:"endpoints" doc:"where the running agent can be asked how it does"`
-	// Checks are all known checks, configured or not, disabled ones too, in the order of the kinds. The file's list,
-	// key "checks", is merged into it by name.
+	Endpoints  Endpoints `key:"endpoints" doc:"where the running agent can be asked how it does" restart:"true"`
+	// Checks are all known checks, configured or not, disabled ones too: the built-in ones in the order of the kinds, then
+	// those that the file makes of templates, in its order. The file's list, key "checks", is merged into it by name.
 	Checks []Check
 }
 
@@ -64,37 +67,7 @@ func (h Heartbeat) Validate(fault func(what, allowed string, keys ...string)) {
 // Log sets the agent's own log.
 type Log struct {
 	Level  string `key:"level" doc:"least severe level that is logged: debug, info, warn or error" oneof:"debug,info,warn,error"`
-	Format string `key:"format" doc:"auto: to the journal where stderr is connected to it, text on a terminal, else JSON" oneof:"auto,text,json,journal"`
-}
-
-// Check is one check as configured.
-type Check struct {
-	Kind     probes.Kind
-	Settings CheckSettings
-	// Options is what Kind.Build takes: a pointer to the kind's options.
-	Options any
-}
-
-// CheckSettings are the keys that every check has.
-type CheckSettings struct {
-	Name             string        `key:"name" doc:"which check this entry sets; required"`
-	Disabled         bool          `key:"disabled" doc:"the check is not looked at and feeds no condition"`
-	Interval         time.Duration `key:"interval" doc:"time from look to look" min:"1s"`
-	Timeout          time.Duration `key:"timeout" doc:"deadline of one look" min:"10ms"`
-	FailureThreshold int           `key:"failureThreshold" doc:"looks in a row, other than ok, after which the check is not well" min:"1" max:"10"`
-	SuccessThreshold int           `key:"successThreshold" doc:"ok looks in a row after which the check is well again" min:"1" max:"10"`
-}
-
-// Validate reports what the values say only together.
-func (c CheckSettings) Validate(fault func(what, allowed string, keys ...string)) {
-	if c.Timeout >= c.Interval {
-		fault(fmt.Sprintf("the timeout %s is not shorter than the interval %s", c.Timeout, c.Interval), "interval > timeout", "timeout", "interval")
-	}
-}
-
-// Thresholds are those the health engine takes.
-func (c CheckSettings) Thresholds() health.Thresholds {
-	return health.Thresholds{Failure: c.FailureThreshold, Success: c.SuccessThreshold}
+	Format string `key:"format" doc:"auto: to the journal where stderr is connected to it, text on a terminal, else JSON" oneof:"auto,text,json,journal" restart:"true"`
 }
 
 // Default is the configuration that holds where nothing is configured.
@@ -107,14 +80,10 @@ func Default(kinds []probes.Kind) Config {
 		Endpoints: DefaultEndpoints(),
 	}
 	for _, k := range kinds {
-		c.Checks = append(c.Checks, Check{
-			Kind: k,
-			Settings: CheckSettings{
-				Name: k.Name, Interval: k.Interval, Timeout: k.Timeout,
-				FailureThreshold: k.Thresholds.Failure, SuccessThreshold: k.Thresholds.Success,
-			},
-			Options: k.NewOptions(),
-		})
+		if !k.Template {
+			c.Checks = append(c.Checks, newCheck(k, k.Name))
+		}
 	}
+	c.derive(func(string) bool { return false })
 	return c
 }

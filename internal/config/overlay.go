@@ -1,18 +1,20 @@
 package config
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 
 	"github.com/fettle-dev/fettle/internal/config/strict"
 )
 
 const (
-	envPrefix  = "FETTLE_"
-	configFlag = "config"
+	envPrefix      = "FETTLE_"
+	configFlag     = "config"
+	configVariable = "FETTLE_CONFIG"
 )
 
 // AddFlags registers --config and a flag for each scalar key: heartbeat.interval is --heartbeat-interval. keys limits
@@ -21,20 +23,11 @@ func AddFlags(flags *pflag.FlagSet, keys ...string) {
 	flags.String(configFlag, DefaultPath, "configuration file")
 	c := Default(nil)
 	for _, s := range strict.Scalars(&c) {
-		if len(keys) > 0 && !contains(keys, s.Path) {
+		if len(keys) > 0 && !slices.Contains(keys, s.Path) {
 			continue
 		}
 		flags.Var(&unchecked{text: s.Default, kind: s.Type}, flagName(s.Path), s.Doc)
 	}
-}
-
-func contains(keys []string, key string) bool {
-	for _, k := range keys {
-		if k == key {
-			return true
-		}
-	}
-	return false
 }
 
 // unchecked is a flag's value before Load has looked at it.
@@ -44,72 +37,126 @@ func (u *unchecked) String() string     { return u.text }
 func (u *unchecked) Set(s string) error { u.text = s; return nil }
 func (u *unchecked) Type() string       { return u.kind }
 
-// overlay is what the environment and the flags say. The zero overlay says nothing.
-type overlay struct {
-	layers *viper.Viper
-	flags  *pflag.FlagSet
+// key is one key of the configuration, with the names that it has elsewhere.
+type key struct {
+	strict.Setting
+	variable string
+	flag     string // empty: it has none
 }
 
-// newOverlay binds every scalar key by name: viper's own guessing of environment names does not know nested keys.
-func newOverlay(flags *pflag.FlagSet) overlay {
-	layers := viper.New()
-	c := Default(nil)
-	paths := []string{configFlag}
-	for _, s := range strict.Scalars(&c) {
-		paths = append(paths, s.Path)
+// keys lists all keys but the names and kinds of checks, which say what the others are about.
+func (c *Config) keys() []key {
+	var all []key
+	for _, s := range strict.Settings(c) {
+		k := key{Setting: s, variable: variableOf(s.Path)}
+		if !s.IsList() {
+			k.flag = flagName(s.Path)
+		}
+		all = append(all, k)
 	}
-	for _, path := range paths {
-		// Both fail only for an empty name and a nil flag.
-		_ = layers.BindEnv(path, envName(path))
-		if flag := flags.Lookup(flagName(path)); flag != nil {
-			_ = layers.BindPFlag(path, flag)
+	for i := range c.Checks {
+		all = append(all, c.Checks[i].keys()...)
+	}
+	return all
+}
+
+// keys lists the keys of one check.
+func (c *Check) keys() []key {
+	at := checkPath(c.Settings.Name)
+	var all []key
+	for _, pointer := range []any{&c.Settings, c.Options} {
+		for _, s := range strict.SettingsAt(at, pointer) {
+			if s.Path != at+".name" && s.Path != at+".kind" {
+				all = append(all, key{Setting: s, variable: variableOf(s.Path)})
+			}
 		}
 	}
-	return overlay{layers: layers, flags: flags}
+	return all
+}
+
+// overlay is what the environment and the flags say. The zero overlay says nothing.
+type overlay struct {
+	flags *pflag.FlagSet
+	// environment has the variables that start with FETTLE_ and are not empty.
+	environment map[string]string
+	// ignored are sources, in the form of strict.Fault.Where, that are taken as not given.
+	ignored map[string]bool
+}
+
+// newOverlay takes flags and environment, as of os.Environ.
+func newOverlay(flags *pflag.FlagSet, environ []string) overlay {
+	o := overlay{flags: flags, environment: map[string]string{}, ignored: map[string]bool{}}
+	for _, entry := range environ {
+		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, envPrefix) && value != "" {
+			o.environment[name] = value
+		}
+	}
+	return o
 }
 
 func (o overlay) configPath() (path string, explicit bool) {
-	if o.layers.IsSet(configFlag) {
-		return o.layers.GetString(configFlag), true
+	if flag := o.flags.Lookup(configFlag); flag != nil && flag.Changed {
+		return flag.Value.String(), true
+	}
+	if path := o.environment[configVariable]; path != "" {
+		return path, true
 	}
 	return DefaultPath, false
 }
 
-// apply sets what the environment or a flag gives over what the file said.
+// given is what is said of a key, and where; where is empty when nothing is.
+func (o overlay) given(k key) (raw, where string) {
+	if k.flag != "" && o.flags != nil {
+		where := "flag --" + k.flag
+		if flag := o.flags.Lookup(k.flag); flag != nil && flag.Changed && !o.ignored[where] {
+			return flag.Value.String(), where
+		}
+	}
+	if value, found := o.environment[k.variable]; found && !o.ignored[variablePlace(k.variable)] {
+		return value, variablePlace(k.variable)
+	}
+	return "", ""
+}
+
+// variablePlace is an environment variable as the place of a fault.
+func variablePlace(name string) string { return "environment " + name }
+
+// apply sets what the environment or a flag gives over what the file said, and reports variables that set nothing.
 func (o overlay) apply(d *strict.Decoder, c *Config) {
-	if o.layers == nil {
-		return
-	}
-	for _, s := range strict.Scalars(c) {
-		if !o.layers.IsSet(s.Path) {
-			continue
+	sets := map[string]string{} // variable to key
+	for _, k := range c.keys() {
+		if raw, where := o.given(k); where != "" {
+			d.Set(k.Setting, where, raw)
 		}
-		where := "environment " + envName(s.Path)
-		if o.flags.Changed(flagName(s.Path)) {
-			where = "flag --" + flagName(s.Path)
+		if first, taken := sets[k.variable]; taken && o.environment[k.variable] != "" && !o.ignored[variablePlace(k.variable)] {
+			d.FaultAt(fmt.Sprintf("the variable sets %s too", first), "another name for one of the checks", k.Path)
 		}
-		d.Set(s, where, o.layers.GetString(s.Path))
+		sets[k.variable] = k.Path
 	}
+	o.refuseUnknown(d, sets)
 }
 
 // flagName turns heartbeat.leaseDuration into heartbeat-lease-duration.
 func flagName(path string) string { return strings.Join(words(path), "-") }
 
-// envName turns heartbeat.leaseDuration into FETTLE_HEARTBEAT_LEASE_DURATION.
-func envName(path string) string { return envPrefix + strings.ToUpper(strings.Join(words(path), "_")) }
+// variableOf turns heartbeat.leaseDuration into FETTLE_HEARTBEAT_LEASE_DURATION, and checks[cni-config].binDirs into
+// FETTLE_CHECKS_CNI_CONFIG_BIN_DIRS.
+func variableOf(path string) string {
+	return envPrefix + strings.ToUpper(strings.Join(words(path), "_"))
+}
 
+// words takes a key path apart at dots, brackets, dashes and capital letters; several capitals in a row are one word.
 func words(path string) []string {
-	spaced := strings.Map(func(r rune) rune {
-		if r == '.' {
-			return ' '
-		}
-		return r
-	}, path)
 	var b strings.Builder
-	for _, r := range spaced {
-		if unicode.IsUpper(r) {
+	capital := false
+	for _, r := range path {
+		switch {
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			r = ' '
+		case unicode.IsUpper(r) && !capital:
 			b.WriteByte(' ')
 		}
+		capital = unicode.IsUpper(r)
 		b.WriteRune(unicode.ToLower(r))
 	}
 	return strings.Fields(b.String())

@@ -17,7 +17,9 @@ import (
 // Decoder reads one file and collects what is wrong with it.
 type Decoder struct {
 	file   string
+	inline bool // the text is not that of a file and has no lines
 	faults Faults
+	more   int              // faults beyond maxFaults
 	places map[string]place // where the value of a key path was given
 }
 
@@ -148,7 +150,7 @@ func (d *Decoder) Mapping(n *yaml.Node, prefix string, targets ...Target) {
 			d.fault(d.at(key.Line), prefix, "a key is "+describe(key), "text")
 			continue
 		}
-		path := join(prefix, key.Value)
+		path := join(prefix, printable(key.Value))
 		if first, twice := lines[key.Value]; twice {
 			d.fault(d.at(key.Line), path, fmt.Sprintf("is set a second time; the first is in line %d", first), "")
 			continue
@@ -156,7 +158,7 @@ func (d *Decoder) Mapping(n *yaml.Node, prefix string, targets ...Target) {
 		lines[key.Value] = key.Line
 		d.places[path] = d.at(key.Line)
 		if !slices.ContainsFunc(targets, func(t Target) bool { return t.decode(d, key.Value, path, value) }) {
-			d.fault(d.at(key.Line), join(prefix, printable(key.Value)), Unknown("key", key.Value, known), strings.Join(known, ", "))
+			d.fault(d.at(key.Line), path, Unknown("key", key.Value, known), strings.Join(known, ", "))
 		}
 	}
 }
@@ -193,7 +195,12 @@ func (d *Decoder) value(n *yaml.Node, path string, into reflect.Value, tag refle
 		items := d.Items(n, path)
 		list := reflect.MakeSlice(into.Type(), len(items), len(items))
 		for i, item := range items {
-			d.value(item, fmt.Sprintf("%s[%d]", path, i), list.Index(i), tag)
+			at := fmt.Sprintf("%s[%d]", path, i)
+			if isStruct(list.Index(i)) || isList(list.Index(i)) {
+				d.value(item, at, list.Index(i), tag)
+			} else {
+				d.scalar(item, at, list.Index(i), tag, assign)
+			}
 		}
 		if items != nil || n.Kind == yaml.SequenceNode {
 			into.Set(list)
@@ -202,15 +209,34 @@ func (d *Decoder) value(n *yaml.Node, path string, into reflect.Value, tag refle
 		if n.ShortTag() != "!!null" && d.IsMapping(n, path) {
 			d.Mapping(n, path, fields{into})
 		}
-	case n.Kind != yaml.ScalarNode:
-		d.fault(d.at(n.Line), path, "is "+describe(n), allowed(into, tag))
 	default:
-		if what := mistyped(n, into); what != "" {
-			d.fault(d.at(n.Line), path, what, allowed(into, tag))
-		} else if what := assign(into, tag, n.Value); what != "" {
-			d.fault(d.at(n.Line), path, what, allowed(into, tag))
+		d.scalar(n, path, into, tag, assignOrKeep)
+	}
+}
+
+func (d *Decoder) scalar(n *yaml.Node, path string, into reflect.Value, tag reflect.StructTag, assign func(reflect.Value, reflect.StructTag, string) string) {
+	var what string
+	switch {
+	case n.Kind == yaml.AliasNode: // reported by refuse
+	case n.Kind != yaml.ScalarNode:
+		what = "is " + describe(n)
+	default:
+		if what = mistyped(n, into); what == "" {
+			what = assign(into, tag, n.Value)
 		}
 	}
+	d.refuseValue(d.at(n.Line), path, what, into, tag)
+}
+
+// refuseValue reports what is wrong with a value, if anything is. It never shows a secret one.
+func (d *Decoder) refuseValue(at place, path, what string, into reflect.Value, tag reflect.StructTag) {
+	if what == "" {
+		return
+	}
+	if isSecret(tag) {
+		what = "is not what is allowed"
+	}
+	d.fault(at, path, what, allowed(into, tag))
 }
 
 // describe names what a node holds.

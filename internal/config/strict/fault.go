@@ -52,10 +52,20 @@ type place struct {
 }
 
 func (d *Decoder) at(line int) place {
+	if d.inline {
+		return place{where: d.file}
+	}
 	return place{where: fmt.Sprintf("%s:%d", d.file, line), line: line}
 }
 
+// maxFaults is how many faults are kept; of those beyond only the number is.
+const maxFaults = 100
+
 func (d *Decoder) fault(at place, key, what, allowed string) {
+	if len(d.faults) >= maxFaults {
+		d.more++
+		return
+	}
 	d.faults = append(d.faults, Fault{Where: at.where, Key: key, What: what, Allowed: allowed, line: at.line})
 }
 
@@ -69,11 +79,33 @@ func (d *Decoder) Err() error {
 	slices.SortStableFunc(faults, func(a, b Fault) int {
 		return cmp.Compare(uint(a.line-1), uint(b.line-1)) // no line sorts last
 	})
+	if d.more > 0 {
+		faults = append(faults, Fault{Where: d.file, What: fmt.Sprintf("and %d more faults", d.more)})
+	}
 	return faults
 }
 
+// FaultAt reports something that the values of several keys, given by their paths, come to. Its place is where the first
+// of them was given that the file does not hold, else the first that it does, else the file as a whole.
+func (d *Decoder) FaultAt(what, allowed string, paths ...string) {
+	key, at := d.given("", paths)
+	d.fault(at, key, what, allowed)
+}
+
+// FaultFrom reports something wrong with a source as a whole, named in the form of Fault.Where.
+func (d *Decoder) FaultFrom(where, what, allowed string) {
+	d.fault(place{where: where}, "", what, allowed)
+}
+
+// Source is where the value of a key was given, in the form of Fault.Where; "" when it was not.
+func (d *Decoder) Source(path string) string { return d.places[path].where }
+
 // closest is the candidate that was probably meant by a mistyped name, "" when none is near.
 func closest(name string, candidates []string) string {
+	const longest = 64 // the distance of long texts takes long, and they resemble nothing
+	if len(name) > longest {
+		return ""
+	}
 	best, distance := "", 3
 	if len(name) < 6 {
 		distance = 2

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -50,8 +51,24 @@ func mistyped(n *yaml.Node, into reflect.Value) string {
 	return ""
 }
 
+// isSecret : the value is not shown, neither in faults nor where a configuration is printed.
+func isSecret(tag reflect.StructTag) bool { return tag.Get("secret") == "true" }
+
+// assignOrKeep is assign for a key, which may always be given the value that it has already: a default may lie outside
+// of what is allowed to others, such as no path where only absolute ones are.
+func assignOrKeep(into reflect.Value, tag reflect.StructTag, raw string) string {
+	same := reflect.New(into.Type()).Elem()
+	if parse(same, raw) == "" && same.Equal(into) {
+		return ""
+	}
+	return assign(into, tag, raw)
+}
+
 // assign parses a scalar and keeps it if it is allowed, else it says what is wrong.
 func assign(into reflect.Value, tag reflect.StructTag, raw string) string {
+	if !utf8.ValidString(raw) {
+		return "is not valid UTF-8"
+	}
 	parsed := reflect.New(into.Type())
 	if err := parse(parsed.Elem(), raw); err != "" {
 		return err

@@ -3,7 +3,6 @@ package strict
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 )
 
@@ -30,6 +29,12 @@ func (d *Decoder) validate(prefix string, v reflect.Value) {
 			d.validate(join(prefix, name), v.Field(i))
 		}
 	}
+	for i := range v.NumField() {
+		field, name := v.Field(i), v.Type().Field(i).Tag.Get("key")
+		for j := 0; name != "" && isList(field) && j < field.Len() && isStruct(field.Index(j)); j++ {
+			d.validate(fmt.Sprintf("%s[%d]", join(prefix, name), j), field.Index(j))
+		}
+	}
 	asks, ok := v.Addr().Interface().(Validator)
 	if !ok || d.refused(prefix, fields{v}.keys()) {
 		return // a value that was refused left its default behind, and comparing that would mislead
@@ -42,6 +47,9 @@ func (d *Decoder) validate(prefix string, v reflect.Value) {
 
 // refused says whether a value of one of the keys, or a part of it, was at fault.
 func (d *Decoder) refused(prefix string, keys []string) bool {
+	if d.more > 0 {
+		return true // perhaps
+	}
 	for _, f := range d.faults {
 		for _, k := range keys {
 			if rest, found := strings.CutPrefix(f.Key, join(prefix, k)); found && (rest == "" || rest[0] == '[' || rest[0] == '.') {
@@ -52,11 +60,14 @@ func (d *Decoder) refused(prefix string, keys []string) bool {
 	return false
 }
 
-// given finds where the first configured one of the keys, else their struct, else the file, is.
+// given finds where the keys were given: the first that came from elsewhere than the file, since a file may be right by
+// itself, else the first that the file holds, else their struct, else the file.
 func (d *Decoder) given(prefix string, keys []string) (string, place) {
-	for _, k := range keys {
-		if at, ok := d.places[join(prefix, k)]; ok {
-			return join(prefix, k), at
+	for _, fromFile := range []bool{false, true} {
+		for _, k := range keys {
+			if at, ok := d.places[join(prefix, k)]; ok && (at.line > 0) == fromFile {
+				return join(prefix, k), at
+			}
 		}
 	}
 	key := prefix
@@ -67,75 +78,4 @@ func (d *Decoder) given(prefix string, keys []string) (string, place) {
 		return key, at
 	}
 	return key, place{where: d.file}
-}
-
-// Setting is one key of a struct.
-type Setting struct {
-	// Path of the key, e.g. "heartbeat.interval".
-	Path string
-	// Type is a word for the value's type: "duration", "string", "bool", "int" or "list".
-	Type string
-	// Default is the value the struct holds now, as it is written; that of a list has commas between its items.
-	Default string
-	Doc     string
-
-	field reflect.Value
-	tag   reflect.StructTag
-}
-
-// Settings lists the keys of a struct and of the structs in it, in the order of the fields.
-func Settings(pointer any) []Setting { return settings("", reflect.ValueOf(pointer).Elem()) }
-
-// Scalars lists those that are not lists; they can be Set.
-func Scalars(pointer any) []Setting {
-	return slices.DeleteFunc(Settings(pointer), func(k Setting) bool { return isList(k.field) })
-}
-
-func settings(prefix string, v reflect.Value) []Setting {
-	var found []Setting
-	for i := range v.NumField() {
-		field, tag := v.Field(i), v.Type().Field(i).Tag
-		name := tag.Get("key")
-		switch {
-		case name == "":
-		case isStruct(field):
-			found = append(found, settings(join(prefix, name), field)...)
-		default:
-			found = append(found, Setting{Path: join(prefix, name), Type: typeName(field), Default: written(field), Doc: tag.Get("doc"), field: field, tag: tag})
-		}
-	}
-	return found
-}
-
-func written(field reflect.Value) string {
-	if !isList(field) {
-		return fmt.Sprint(field.Interface())
-	}
-	items := make([]string, field.Len())
-	for i := range items {
-		items[i] = fmt.Sprint(field.Index(i).Interface())
-	}
-	return strings.Join(items, ", ")
-}
-
-func typeName(field reflect.Value) string {
-	if field.Type() == durationType {
-		return "duration"
-	}
-	if isList(field) {
-		return "list"
-	}
-	if isText(field) {
-		return "string"
-	}
-	return field.Kind().String()
-}
-
-// Set gives a scalar a value from another source than the file. where names the source, e.g. "flag --node-name".
-func (d *Decoder) Set(s Setting, where, raw string) {
-	at := place{where: where}
-	d.places[s.Path] = at
-	if what := assign(s.field, s.tag, raw); what != "" {
-		d.fault(at, s.Path, what, allowed(s.field, s.tag))
-	}
 }

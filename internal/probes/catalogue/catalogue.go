@@ -2,6 +2,8 @@
 package catalogue
 
 import (
+	"slices"
+
 	"github.com/fettle-dev/fettle/internal/config"
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/probes"
@@ -20,15 +22,29 @@ func Kinds() []probes.Kind {
 func Build(checks []config.Check, env probes.Env) ([]schedule.Check, []health.Check) {
 	var looks []schedule.Check
 	var states []health.Check
+	disabled := map[string]bool{}
+	for _, c := range checks {
+		disabled[c.Settings.Name] = c.Settings.Disabled
+	}
 	for _, c := range checks {
 		if c.Settings.Disabled {
 			continue
 		}
 		looks = append(looks, schedule.Check{
-			Name: c.Kind.Name, Probe: c.Kind.Build(env, c.Options),
+			Name: c.Settings.Name, Probe: c.Kind.Build(env, c.Options),
 			Interval: c.Settings.Interval, Timeout: c.Settings.Timeout,
 		})
-		states = append(states, health.Check{Name: c.Kind.Name, Condition: c.Kind.Condition, Thresholds: c.Settings.Thresholds()})
+		states = append(states, stateOf(c.Settings, disabled))
 	}
 	return looks, states
+}
+
+// stateOf is what the health engine needs to know of a check. One that depends on a disabled check stands by itself.
+func stateOf(s config.CheckSettings, disabled map[string]bool) health.Check {
+	return health.Check{
+		Name: s.Name, Condition: string(s.Condition), Thresholds: s.Thresholds(), Severity: s.Severity,
+		MinHold: s.MinHold, Flapping: health.Flapping(s.Flapping), StaleAfter: s.StaleAfter, Clearing: s.Clearing,
+		DependsOn: slices.DeleteFunc(slices.Clone(s.DependsOn), func(name string) bool { return disabled[name] }),
+		DryRun:    s.DryRun,
+	}
 }

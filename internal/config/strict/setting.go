@@ -1,0 +1,215 @@
+package strict
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Setting is one key of a struct.
+type Setting struct {
+	// Path of the key, e.g. "heartbeat.interval".
+	Path string
+	// Type is a word for the value's type: "duration", "string", "bool", "int" or "list".
+	Type string
+	// Default is the value the struct holds now, as it is written; that of a list has commas between its items. Where the
+	// default depends on other keys it says how.
+	Default string
+	// Allowed says what the key takes.
+	Allowed string
+	Doc     string
+	// Secret : the value is not to be shown.
+	Secret bool
+	// Restart : a change takes effect at the next start of the program.
+	Restart bool
+
+	field reflect.Value
+	tag   reflect.StructTag
+}
+
+// Settings lists the keys of a struct and of the structs in it, in the order of the fields.
+func Settings(pointer any) []Setting { return SettingsAt("", pointer) }
+
+// SettingsAt lists them as keys under a prefix.
+func SettingsAt(prefix string, pointer any) []Setting {
+	return settings(prefix, reflect.ValueOf(pointer).Elem(), false, false)
+}
+
+// Scalars lists those that are not lists.
+func Scalars(pointer any) []Setting {
+	return slices.DeleteFunc(Settings(pointer), Setting.IsList)
+}
+
+// IsList : the value is a list.
+func (s Setting) IsList() bool { return isList(s.field) }
+
+// Mappings : the value is a list of mappings.
+func (s Setting) Mappings() bool {
+	return isList(s.field) && s.field.Type().Elem().Kind() == reflect.Struct
+}
+
+func settings(prefix string, v reflect.Value, secret, restart bool) []Setting {
+	var found []Setting
+	for i := range v.NumField() {
+		field, tag := v.Field(i), v.Type().Field(i).Tag
+		name := tag.Get("key")
+		secret, restart := secret || isSecret(tag), restart || tag.Get("restart") == "true"
+		switch {
+		case name == "":
+		case isStruct(field):
+			found = append(found, settings(join(prefix, name), field, secret, restart)...)
+		default:
+			found = append(found, Setting{
+				Path: join(prefix, name), Type: typeName(field), Default: defaultOf(field, tag), Allowed: allowedIn(field, tag),
+				Doc: tag.Get("doc"), Secret: secret, Restart: restart, field: field, tag: tag,
+			})
+		}
+	}
+	return found
+}
+
+func defaultOf(field reflect.Value, tag reflect.StructTag) string {
+	if words := tag.Get("default"); words != "" {
+		return words
+	}
+	if !isList(field) {
+		return fmt.Sprint(field.Interface())
+	}
+	items := make([]string, field.Len())
+	for i := range items {
+		items[i] = fmt.Sprint(field.Index(i).Interface())
+	}
+	return strings.Join(items, ", ")
+}
+
+// allowedIn is what a field takes, or each item of a list.
+func allowedIn(field reflect.Value, tag reflect.StructTag) string {
+	if !isList(field) {
+		return allowed(field, tag)
+	}
+	item := reflect.New(field.Type().Elem()).Elem()
+	if !isStruct(item) {
+		return "each: " + allowed(item, tag)
+	}
+	var keys []string
+	for _, s := range settings("", item, false, false) {
+		keys = append(keys, s.Path)
+	}
+	return "each: a mapping of " + strings.Join(keys, ", ")
+}
+
+func typeName(field reflect.Value) string {
+	if field.Type() == durationType {
+		return "duration"
+	}
+	if isList(field) {
+		return "list"
+	}
+	if isText(field) {
+		return "string"
+	}
+	return field.Kind().String()
+}
+
+// Set gives a key a value from another source than the file. where names the source, e.g. "flag --node-name". A list is
+// written with commas between its items, or as YAML in brackets.
+func (d *Decoder) Set(s Setting, where, raw string) {
+	at := place{where: where}
+	d.places[s.Path] = at
+	switch {
+	case !isList(s.field):
+		d.refuseValue(at, s.Path, assignOrKeep(s.field, s.tag, raw), s.field, s.tag)
+	case strings.HasPrefix(strings.TrimSpace(raw), "["):
+		d.setInline(s, where, raw)
+	case s.Mappings():
+		d.fault(at, s.Path, "is not a list of mappings", "mappings in brackets, e.g. [{name: a, value: b}]")
+	default:
+		items := strings.Split(raw, ",")
+		list := reflect.MakeSlice(s.field.Type(), len(items), len(items))
+		for i, item := range items {
+			d.refuseValue(at, fmt.Sprintf("%s[%d]", s.Path, i), assign(list.Index(i), s.tag, strings.TrimSpace(item)), list.Index(i), s.tag)
+		}
+		s.field.Set(list)
+	}
+}
+
+// setInline decodes a list that is written as YAML.
+func (d *Decoder) setInline(s Setting, where, raw string) {
+	inner := &Decoder{file: where, inline: true, places: map[string]place{}}
+	if root := inner.Document([]byte("value: " + raw)); root != nil && len(root.Content) == 2 {
+		inner.value(root.Content[1], s.Path, s.field, s.tag)
+	}
+	for _, f := range inner.faults {
+		if f.Key == "" {
+			f.Key = s.Path
+		}
+		d.fault(place{where: where}, f.Key, f.What, f.Allowed)
+	}
+	d.more += inner.more
+}
+
+// Copy gives the key the value that it has in another struct of the same type.
+func (s Setting) Copy(from Setting) { s.field.Set(from.field) }
+
+// Hidden stands for a secret value where a configuration is printed.
+const Hidden = "(hidden)"
+
+// Plain is the value as text, truth value, whole number, or list or mapping of them: what JSON and YAML can hold. With
+// hide, secrets are Hidden.
+func (s Setting) Plain(hide bool) any { return plain(s.field, hide && s.Secret, hide) }
+
+func plain(v reflect.Value, hidden, hide bool) any {
+	switch {
+	case isList(v):
+		items := make([]any, v.Len())
+		for i := range items {
+			items[i] = plain(v.Index(i), hidden, hide)
+		}
+		return items
+	case isStruct(v):
+		keys := map[string]any{}
+		for i := range v.NumField() {
+			tag := v.Type().Field(i).Tag
+			if name := tag.Get("key"); name != "" {
+				keys[name] = plain(v.Field(i), hidden || hide && isSecret(tag), hide)
+			}
+		}
+		return keys
+	case hidden && !v.IsZero():
+		return Hidden
+	case isText(v), v.Type() == durationType:
+		return fmt.Sprint(v.Interface())
+	case v.Kind() == reflect.Bool:
+		return v.Bool()
+	case v.Kind() == reflect.Int:
+		return v.Int()
+	default:
+		return v.String()
+	}
+}
+
+// Node is the value as YAML that Mapping would decode to it, but for secrets with hide.
+func (s Setting) Node(hide bool) (*yaml.Node, error) {
+	var n yaml.Node
+	if err := n.Encode(s.Plain(hide)); err != nil {
+		return nil, fmt.Errorf("encode %s: %w", s.Path, err)
+	}
+	oneLine(&n)
+	return &n, nil
+}
+
+// oneLine keeps a value, also a text with line breaks, on the line of its key.
+func oneLine(n *yaml.Node) {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		n.Style = yaml.FlowStyle
+	case n.Style&yaml.LiteralStyle != 0:
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, child := range n.Content {
+		oneLine(child)
+	}
+}
