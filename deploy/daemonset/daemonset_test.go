@@ -47,7 +47,7 @@ func TestManifests(t *testing.T) {
 
 func testRights(t *testing.T, c *controlplane.ControlPlane) {
 	for _, tc := range []struct {
-		what string // verb resource[.group][/subresource] [namespace]
+		what string // verb resource[.group][[/name]/subresource] [namespace]
 		want bool
 	}{
 		{"get nodes", true},
@@ -69,19 +69,28 @@ func testRights(t *testing.T, c *controlplane.ControlPlane) {
 		{"update leases.coordination.k8s.io fettle-node-lease", true},
 		{"patch leases.coordination.k8s.io fettle-node-lease", true},
 		{"list leases.coordination.k8s.io fettle-node-lease", false},
-		{"delete leases.coordination.k8s.io fettle-node-lease", false},
+		{"delete leases.coordination.k8s.io fettle-node-lease", true},
+		{"deletecollection leases.coordination.k8s.io fettle-node-lease", false},
 		{"update leases.coordination.k8s.io kube-node-lease", false},
 		{"update leases.coordination.k8s.io kube-system", false},
+		{"create events.events.k8s.io default", true},
+		{"patch events.events.k8s.io default", true},
+		{"list events.events.k8s.io default", false},
 		{"create events default", false},
-		{"patch events.events.k8s.io default", false},
-		{"create events kube-system", false},
+		{"create events.events.k8s.io kube-system", false},
 		{"get secrets fettle-system", false},
 		{"get configmaps fettle-system", false},
 		{"list pods fettle-system", false},
 		{"create serviceaccounts/token fettle-system", false},
+		{"create serviceaccounts/controller/token fettle-system", false},
+		{"create serviceaccounts/nodeagent/token fettle-system", true},
+		{"create serviceaccounts/nodeagent/token kube-system", false},
 	} {
 		words := strings.Fields(tc.what)
-		resource, subresource, _ := strings.Cut(words[1], "/")
+		resource, subresource := words[1], ""
+		if i := strings.LastIndex(resource, "/"); i >= 0 {
+			resource, subresource = resource[:i], resource[i+1:]
+		}
 		args := []string{"auth", "can-i", words[0], resource, "--subresource=" + subresource, "--as=system:serviceaccount:fettle-system:nodeagent"}
 		if len(words) > 2 {
 			args = append(args, "--namespace="+words[2])
