@@ -148,6 +148,7 @@ const (
 	// ConditionPrefix begins the types that only agents publish.
 	ConditionPrefix = "fettle.dev/"
 
+	ConditionAgentReady   = "fettle.dev/AgentReady"
 	ConditionHealthy      = "fettle.dev/Healthy"
 	ConditionNetworkReady = "fettle.dev/NetworkReady"
 	ConditionStorageReady = "fettle.dev/StorageReady"
