@@ -32,9 +32,11 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(
 		newCheckCommand(),
 		newConfigCommand(),
+		newMetricsCommand(),
 		newPreflightCommand(),
 		newProbesCommand(),
 		newRunCommand(),
+		newStatusCommand(),
 		newVersionCommand(),
 	)
 	return root

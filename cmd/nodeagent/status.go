@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/endpoints"
+)
+
+const (
+	statusNotWell     exitStatus = 1
+	statusUnreachable exitStatus = 2
+)
+
+// askLimit is how long a running agent has for its answer.
+const askLimit = 10 * time.Second
+
+func newStatusCommand() *cobra.Command {
+	var output, socket, file string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Asks the running agent how it and the machine are",
+		Long: `Asks the agent that runs on this machine, over its socket, how the machine is and how the agent itself does. Where no
+agent answers, it shows what the agent last wrote into its status file, and how long ago that was.
+
+Exit status: 0 the machine is healthy (also when something is degraded, which is shown) and that is published where a
+cluster is configured, 1 it is not or is not published, 2 no agent answers.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			write, err := statusWriterFor(output)
+			if err != nil {
+				return err
+			}
+			said, live, err := askOrRead(cmd.Context(), socket, file)
+			if err != nil {
+				return err
+			}
+			if err := write(cmd.OutOrStdout(), said, live); err != nil {
+				return fmt.Errorf("write status: %w", err)
+			}
+			switch {
+			case !live:
+				return statusUnreachable
+			case !wellAndSaid(said):
+				return statusNotWell
+			default:
+				return nil
+			}
+		},
+	}
+	defaults := config.DefaultEndpoints()
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, json or yaml")
+	cmd.Flags().StringVar(&socket, "socket", defaults.Socket, "socket of the agent, its endpoints.socket")
+	cmd.Flags().StringVar(&file, "status-file", defaults.StatusFile, "file to read where no agent answers, its endpoints.statusFile")
+	return cmd
+}
+
+// askOrRead asks the agent, else reads its file. live says which it was.
+func askOrRead(ctx context.Context, socket, file string) (said endpoints.Status, live bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	said, asked := endpoints.Ask(ctx, socket)
+	if asked == nil {
+		return said, true, nil
+	}
+	said, read := endpoints.ReadFile(file)
+	if read != nil {
+		return said, false, errors.Join(fmt.Errorf("no agent answers: %w", asked), read, errors.New(lookFurther))
+	}
+	return said, false, nil
+}
+
+const lookFurther = "look further with: systemctl status nodeagent; journalctl -u nodeagent"
+
+// wellAndSaid : nothing on the machine is broken or unknown, and where there is a cluster it is told so.
+func wellAndSaid(s endpoints.Status) bool {
+	well := s.Health.Status == "Healthy" || s.Health.Status == "Degraded"
+	return well && len(endpoints.Unready(s)) == 0
+}
+
+func newMetricsCommand() *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "metrics",
+		Short: "Prints the metrics of the running agent, as Prometheus reads them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), askLimit)
+			defer cancel()
+			body, err := endpoints.Get(ctx, socket, "/metrics")
+			if err != nil {
+				return errors.Join(err, errors.New(lookFurther))
+			}
+			_, err = cmd.OutOrStdout().Write(body)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", config.DefaultEndpoints().Socket, "socket of the agent, its endpoints.socket")
+	cmd.AddCommand(&cobra.Command{
+		Use:   "describe",
+		Short: "Prints the metrics there are, as Markdown",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return endpoints.DescribeMetrics(cmd.OutOrStdout()) },
+	})
+	return cmd
+}
+
+// statusWriterFor picks the form of a status.
+func statusWriterFor(output string) (func(w io.Writer, s endpoints.Status, live bool) error, error) {
+	switch output {
+	case "table":
+		return writeStatusTable, nil
+	case "json":
+		return writeStatusJSON, nil
+	case "yaml":
+		return writeStatusYAML, nil
+	default:
+		return nil, fmt.Errorf("flag --output: %q is not a form of output (allowed: table, json, yaml)", output)
+	}
+}
