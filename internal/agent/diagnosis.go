@@ -26,7 +26,7 @@ func (d *diagnosis) begin() {
 
 // startOver is told that the agent did not run for a while: what was found before says nothing of the machine now.
 func (d *diagnosis) startOver() {
-	d.engine.StartOver()
+	d.engine.StartOver(time.Now())
 	d.begin()
 }
 

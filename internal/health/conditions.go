@@ -10,41 +10,71 @@ import (
 // MaxMessage bounds every message, in bytes.
 const MaxMessage = 1024
 
-// conditions folds checks into the conditions they feed. Worst wins: False, then Unknown, then True; a degraded check
-// keeps the condition True but gives it its reason. A type all of whose checks are NotApplicable is absent.
-func conditions(checks []Check, states []CheckState) []Condition {
-	byType := map[string][]CheckState{}
-	for i, c := range checks {
-		byType[c.Condition] = append(byType[c.Condition], states[i])
-	}
-	all := make([]Condition, 0, len(byType)+1)
-	for name, group := range byType {
-		if c, ok := condition(name, group, describeMessages); ok {
-			all = append(all, c)
-		}
-	}
-	if c, ok := condition(AggregateType, states, describeReasons); ok {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b Condition) int { return strings.Compare(a.Type, b.Type) })
-	return all
+// group is the checks, by number, that feed one condition. Those run dry feed none.
+type group struct {
+	condition string
+	members   []int
 }
 
-func condition(name string, group []CheckState, describe func([]CheckState) string) (Condition, bool) {
-	if bad := failing(group); len(bad) > 0 {
-		return Condition{Type: name, Status: statusOf(bad[0].Verdict), Reason: bad[0].Reason, Message: Normalise(describe(bad))}, true
+// groupsOf are the groups of all conditions, the aggregate's among them, by type.
+func groupsOf(checks []Check) []group {
+	byType := map[string][]int{}
+	for i, c := range checks {
+		if c.DryRun {
+			continue
+		}
+		byType[c.Condition] = append(byType[c.Condition], i)
+		byType[AggregateType] = append(byType[AggregateType], i)
 	}
-	var well []string
-	for _, s := range group {
-		if s.Verdict == OK {
-			well = append(well, s.Name)
+	groups := make([]group, 0, len(byType))
+	for condition, members := range byType {
+		groups = append(groups, group{condition: condition, members: members})
+	}
+	slices.SortFunc(groups, func(a, b group) int { return strings.Compare(a.condition, b.condition) })
+	return groups
+}
+
+// conditions folds checks into the conditions they feed. Worst wins: False, then Unknown, then True; a degraded check
+// keeps the condition True but gives it its reason. One fatal check makes a condition False at once, since nothing can
+// make it worse; otherwise a condition is pending until all its checks are decided.
+func (e *Engine) conditions() (said []Condition, pending []string) {
+	said = make([]Condition, 0, len(e.groups))
+	for _, g := range e.groups {
+		var bad []CheckState
+		var well, noted []string
+		decided := true
+		for _, i := range g.members {
+			switch s := e.view[i]; {
+			case !e.decided[i]:
+				decided = false
+			case s.Verdict == OK && s.Reason == ReasonOK:
+				well = append(well, s.Name)
+			case s.Verdict == OK: // by its severity
+				noted = append(noted, s.Name+" ("+s.Reason+")")
+			case s.fails() && (g.condition != AggregateType || s.Reason != ReasonPrerequisite):
+				bad = append(bad, s)
+			}
+		}
+		slices.SortFunc(bad, worstFirst)
+		switch {
+		case len(bad) > 0 && (decided || bad[0].Verdict == Fatal):
+			said = append(said, failing(g.condition, bad))
+		case !decided:
+			pending = append(pending, g.condition)
+		case len(well)+len(noted) > 0:
+			said = append(said, Condition{Type: g.condition, Status: StatusTrue, Reason: ReasonOK, Message: Normalise(describeWell(well, noted))})
 		}
 	}
-	if len(well) == 0 {
-		return Condition{}, false
+	return said, pending
+}
+
+// failing is the condition that checks which are not well come to, worst first.
+func failing(condition string, bad []CheckState) Condition {
+	describe := describeMessages
+	if condition == AggregateType {
+		describe = describeReasons
 	}
-	slices.Sort(well)
-	return Condition{Type: name, Status: StatusTrue, Reason: ReasonOK, Message: Normalise("well: " + strings.Join(well, ", "))}, true
+	return Condition{Type: condition, Status: statusOf(bad[0].Verdict), Reason: bad[0].Reason, Message: Normalise(describe(bad))}
 }
 
 func statusOf(v Verdict) Status {
@@ -74,9 +104,53 @@ func describeReasons(bad []CheckState) string {
 	return strings.Join(parts, ", ")
 }
 
+func describeWell(well, noted []string) string {
+	var parts []string
+	if len(well) > 0 {
+		slices.Sort(well)
+		parts = append(parts, "well: "+strings.Join(well, ", "))
+	}
+	if len(noted) > 0 {
+		slices.Sort(noted)
+		parts = append(parts, "noted: "+strings.Join(noted, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Failing returns the checks that are degraded, fatal or unknown and do not run dry: worst first, those that are only
+// shut out by a check they depend on after the others, then by name.
+func (r Report) Failing() []CheckState {
+	var bad []CheckState
+	for _, s := range r.Checks {
+		if s.fails() && !s.DryRun {
+			bad = append(bad, s)
+		}
+	}
+	slices.SortFunc(bad, worstFirst)
+	return bad
+}
+
+func (s CheckState) fails() bool { return s.Verdict != OK && s.Verdict != NotApplicable }
+
+func worstFirst(a, b CheckState) int {
+	if d := rankOf(b.Verdict) - rankOf(a.Verdict); d != 0 {
+		return int(d)
+	}
+	if ofItsOwn := (a.Reason != ReasonPrerequisite); ofItsOwn != (b.Reason != ReasonPrerequisite) {
+		if ofItsOwn {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
 // Normalise makes a message fit for a condition: valid UTF-8 on one line with single spaces and nothing unprintable, at
 // most MaxMessage bytes, cut between runes with an ellipsis.
 func Normalise(message string) string {
+	if isNormal(message) {
+		return message
+	}
 	message = strings.ToValidUTF8(message, string(utf8.RuneError))
 	message = strings.Map(func(r rune) rune {
 		switch {
@@ -98,4 +172,20 @@ func Normalise(message string) string {
 		cut--
 	}
 	return strings.TrimRight(message[:cut], " ") + ellipsis
+}
+
+// isNormal recognises the common case at no cost: printable ASCII with single spaces inside, and not too long.
+func isNormal(message string) bool {
+	if len(message) > MaxMessage {
+		return false
+	}
+	space := true // a space here would be the first or the second
+	for i := range len(message) {
+		b := message[i]
+		if b < ' ' || b >= utf8.RuneSelf || b == 0x7f || b == ' ' && space {
+			return false
+		}
+		space = b == ' '
+	}
+	return !space || message == ""
 }

@@ -2,7 +2,6 @@ package health
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -11,76 +10,163 @@ const AggregateType = "fettle.dev/Healthy"
 
 // Engine holds where every check stands and says what follows for the machine. It is not safe for concurrent use: one
 // goroutine observes and reports.
+//
+// Times come from one clock and do not run backwards; use times with a monotonic reading.
 type Engine struct {
+	bootID string
+
 	checks []Check
-	states map[string]State
+	index  map[string]int // by name
+	groups []group
+	needs  [][]int
+	order  []int
+
+	standings []standing // in the order of checks, like view and decided
+	view      []CheckState
+	decided   []bool
 	// summary is kept because Since must survive from report to report.
-	summary Summary
+	summary  Summary
+	revision uint64
 }
 
 // NewEngine starts with every check pending. Names must be unique and thresholds at least 1; a threshold below 1 counts
 // as 1.
 func NewEngine(checks []Check) *Engine {
-	e := &Engine{checks: slices.Clone(checks), states: make(map[string]State, len(checks))}
-	for _, c := range checks {
-		e.states[c.Name] = State{}
-	}
-	e.summary = summarise(e.settled())
+	e := &Engine{}
+	e.configure(checks)
+	e.settle(time.Time{})
 	return e
 }
 
-// StartOver forgets every look: all checks are pending again, and nothing is said until they are decided anew.
-func (e *Engine) StartOver() { *e = *NewEngine(e.checks) }
+// configure sets the checks, and starts each anew.
+func (e *Engine) configure(checks []Check) {
+	e.checks = slices.Clone(checks)
+	e.index = make(map[string]int, len(checks))
+	for i, c := range e.checks {
+		e.index[c.Name] = i
+	}
+	e.groups = groupsOf(e.checks)
+	e.needs, e.order = dependencies(e.checks, e.index)
+	e.standings = make([]standing, len(checks))
+	e.view = make([]CheckState, len(checks))
+	e.decided = make([]bool, len(checks))
+}
+
+// Reconfigure changes the checks. One that keeps its name, condition and definition goes on from where it stands, with
+// its new thresholds and rules; any other starts anew, and one that is gone is forgotten.
+func (e *Engine) Reconfigure(checks []Check, at time.Time) {
+	was, index, standings := e.checks, e.index, e.standings
+	e.configure(checks)
+	for i, c := range e.checks {
+		j, ok := index[c.Name]
+		if !ok || was[j].Condition != c.Condition || was[j].Definition != c.Definition {
+			continue
+		}
+		e.standings[i] = standings[j]
+		// What a check may count as at most holds at once, also where it is held.
+		e.standings[i].shown = c.Severity.cap(e.standings[i].shown)
+	}
+	e.settle(at)
+	e.revision++
+}
+
+// StartOver forgets every look: nothing is said of a check until it is decided anew, but that it is fatal or unknown where
+// that is latched or held.
+func (e *Engine) StartOver(at time.Time) {
+	for i := range e.standings {
+		e.standings[i].startOver(&e.checks[i], at)
+	}
+	e.settle(at)
+}
 
 // Observe folds one look into the check's state. changed says whether Report now says something else than before.
 // A result of an unknown name is ignored: its check was taken out of the configuration while the look ran.
 func (e *Engine) Observe(name string, r Result, at time.Time) (changed bool) {
-	i := slices.IndexFunc(e.checks, func(c Check) bool { return c.Name == name })
-	if i < 0 {
+	i, ok := e.index[name]
+	if !ok {
 		return false
 	}
-	prev := e.states[name]
-	next := Step(prev, r, e.checks[i].Thresholds, at)
-	e.states[name] = next
-	if next.Settled() == prev.Settled() && next.Since().Equal(prev.Since()) && next.Decided() == prev.Decided() {
-		return false
+	if s := &e.standings[i]; s.gate != shut {
+		s.expire(&e.checks[i], at)
+		s.looks = Step(s.looks, r, e.checks[i].Thresholds, at)
+		s.looked = true
+		if r.Reason != ReasonTimeout { // a look that timed out has not come to an end
+			s.heard = at
+		}
 	}
-	now := summarise(e.settled())
-	now.Since = e.summary.Since
-	if now.Verdict != e.summary.Verdict || now.Reason != e.summary.Reason || now.Since.IsZero() {
-		now.Since = at
+	return e.settle(at)
+}
+
+// Tick takes in what the time brought: holds that end, verdicts that grow stale. It is due at NextTick.
+func (e *Engine) Tick(at time.Time) (changed bool) { return e.settle(at) }
+
+// NextTick is when Tick may change something without a look before it; false: never.
+func (e *Engine) NextTick() (time.Time, bool) {
+	var next time.Time
+	for i := range e.standings {
+		if wake := e.standings[i].wake; !wake.IsZero() && (next.IsZero() || wake.Before(next)) {
+			next = wake
+		}
 	}
-	e.summary = now
-	return true
+	return next, !next.IsZero()
+}
+
+// settle brings every check to where it stands at a moment, each after those it depends on.
+func (e *Engine) settle(at time.Time) (changed bool) {
+	for _, i := range e.order {
+		c, s := &e.checks[i], &e.standings[i]
+		before := s.mark()
+		s.wake = time.Time{}
+		e.pass(i, at)
+		if s.gate == open {
+			s.advance(c, e.bootID, at)
+		}
+		if s.mark() != before {
+			e.revision++
+		}
+		view, decided := s.view(c)
+		changed = changed || view != e.view[i] || decided != e.decided[i]
+		e.view[i], e.decided[i] = view, decided
+	}
+	if changed {
+		e.summarise(at)
+	}
+	return changed
+}
+
+// pass moves a check's gate. One that was shut looks afresh when it no longer is: what it saw meanwhile was another's
+// fault.
+func (e *Engine) pass(i int, at time.Time) {
+	s := &e.standings[i]
+	was := s.gate
+	s.gate, s.blocker = e.gate(i)
+	switch {
+	case s.gate == shut && was != shut:
+		s.shutSince = at
+	case s.gate != shut && was == shut:
+		s.startOver(&e.checks[i], at)
+	}
 }
 
 // Unsettled says whether the check should be looked at again soon: it is not decided yet, or its last look disagrees
 // with where it stands.
 func (e *Engine) Unsettled(name string) bool {
-	s, ok := e.states[name]
-	return ok && s.Unsettled()
+	i, ok := e.index[name]
+	return ok && e.standings[i].gate != shut && e.standings[i].looks.Unsettled()
 }
 
-// Report says what is to be said of the machine now.
+// Report says what is to be said of the machine now. It shares nothing with the engine.
 func (e *Engine) Report() Report {
-	states := e.settled()
-	report := Report{Decided: true, Checks: states, Summary: e.summary, Conditions: conditions(e.checks, states)}
-	for _, s := range e.states {
-		report.Decided = report.Decided && s.Decided()
-	}
-	for _, s := range states {
+	report := Report{Decided: true, Checks: slices.Clone(e.view), Summary: e.summary}
+	report.Conditions, report.Pending = e.conditions()
+	for i, s := range e.view {
+		if s.DryRun {
+			continue
+		}
+		report.Decided = report.Decided && e.decided[i]
 		report.Counts.add(s.Verdict)
 	}
 	return report
-}
-
-func (e *Engine) settled() []CheckState {
-	states := make([]CheckState, 0, len(e.checks))
-	for _, c := range e.checks {
-		s := e.states[c.Name]
-		states = append(states, CheckState{Name: c.Name, Result: s.Settled(), Since: s.Since()})
-	}
-	return states
 }
 
 func (c *Counts) add(v Verdict) {
@@ -98,34 +184,28 @@ func (c *Counts) add(v Verdict) {
 	}
 }
 
-// Failing returns the checks that are degraded, fatal or unknown, worst first, then by name.
-func (r Report) Failing() []CheckState { return failing(r.Checks) }
-
-func failing(states []CheckState) []CheckState {
-	var bad []CheckState
-	for _, s := range states {
-		if s.Verdict != OK && s.Verdict != NotApplicable {
-			bad = append(bad, s)
+// summarise sums up what is said of all checks at a moment.
+func (e *Engine) summarise(at time.Time) {
+	now := Summary{Verdict: NotApplicable}
+	var worst *CheckState
+	for i := range e.view {
+		s := &e.view[i]
+		switch {
+		case s.DryRun:
+		case s.fails():
+			if s.Reason != ReasonPrerequisite && (worst == nil || worstFirst(*s, *worst) < 0) {
+				worst = s
+			}
+		case s.Verdict == OK:
+			now.Verdict = OK
 		}
 	}
-	slices.SortFunc(bad, func(a, b CheckState) int {
-		if d := rankOf(b.Verdict) - rankOf(a.Verdict); d != 0 {
-			return int(d)
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return bad
-}
-
-// summarise leaves Since to the engine, which knows what was said before.
-func summarise(states []CheckState) Summary {
-	if bad := failing(states); len(bad) > 0 {
-		return Summary{Verdict: bad[0].Verdict, Reason: bad[0].Reason}
+	if worst != nil {
+		now = Summary{Verdict: worst.Verdict, Reason: worst.Reason}
 	}
-	for _, s := range states {
-		if s.Verdict == OK {
-			return Summary{Verdict: OK}
-		}
+	now.Since = e.summary.Since
+	if now.Verdict != e.summary.Verdict || now.Reason != e.summary.Reason || now.Since.IsZero() {
+		now.Since = at
 	}
-	return Summary{Verdict: NotApplicable}
+	e.summary = now
 }

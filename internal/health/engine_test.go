@@ -40,11 +40,16 @@ func TestReportConditions(t *testing.T) {
 	for _, tc := range []struct {
 		name, looks string
 		want        []string // type=status/reason
+		pending     []string
 		decided     bool
 	}{
 		{name: "all well", looks: "ooo", decided: true, want: []string{"fettle.dev/Healthy=True/OK", "x/Network=True/OK", "x/Storage=True/OK"}},
-		{name: "not looked at: unknown and pending, and not decided", looks: "...", want: []string{"fettle.dev/Healthy=Unknown/Pending", "x/Network=Unknown/Pending", "x/Storage=Unknown/Pending"}},
-		{name: "one pending check keeps the machine undecided", looks: "oo.", want: []string{"fettle.dev/Healthy=Unknown/Pending", "x/Network=True/OK", "x/Storage=Unknown/Pending"}},
+		{name: "not looked at: nothing is said", looks: "...", want: nil, pending: []string{"fettle.dev/Healthy", "x/Network", "x/Storage"}},
+		{name: "a condition is said as soon as its own checks are decided", looks: "oo.", want: []string{"x/Network=True/OK"}, pending: []string{"fettle.dev/Healthy", "x/Storage"}},
+		{name: "a fatal check speaks for its condition and for the machine though others are pending", looks: "f..", want: []string{"fettle.dev/Healthy=False/Broken", "x/Network=False/Broken"}, pending: []string{"x/Storage"}},
+		{name: "an unknown one does not", looks: "u..", want: nil, pending: []string{"fettle.dev/Healthy", "x/Network", "x/Storage"}},
+		{name: "nor a degraded one", looks: "d..", want: nil, pending: []string{"fettle.dev/Healthy", "x/Network", "x/Storage"}},
+		{name: "a condition that is decided to be absent is not pending", looks: "nn.", want: nil, pending: []string{"fettle.dev/Healthy", "x/Storage"}},
 		{name: "fatal wins over unknown", looks: "ufo", decided: true, want: []string{"fettle.dev/Healthy=False/Broken", "x/Network=False/Broken", "x/Storage=True/OK"}},
 		{name: "unknown wins over degraded", looks: "udo", decided: true, want: []string{"fettle.dev/Healthy=Unknown/Unreadable", "x/Network=Unknown/Unreadable", "x/Storage=True/OK"}},
 		{name: "degraded keeps the condition true with its reason", looks: "odo", decided: true, want: []string{"fettle.dev/Healthy=True/Low", "x/Network=True/Low", "x/Storage=True/OK"}},
@@ -60,6 +65,9 @@ func TestReportConditions(t *testing.T) {
 			}
 			if !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("conditions %q, want %q", got, tc.want)
+			}
+			if !reflect.DeepEqual(r.Pending, tc.pending) {
+				t.Errorf("pending %q, want %q", r.Pending, tc.pending)
 			}
 			if r.Decided != tc.decided {
 				t.Errorf("decided %t, want %t", r.Decided, tc.decided)
@@ -179,7 +187,7 @@ func TestReportIsAFunctionOfTheStates(t *testing.T) {
 			t.Fatalf("%+v\n%+v", a, b)
 		}
 		for _, c := range a.Conditions {
-			if c.Status == health.StatusTrue && a.Decided && c.Reason == health.ReasonPending {
+			if c.Reason == health.ReasonPending {
 				t.Fatalf("%+v", c)
 			}
 		}

@@ -1,9 +1,6 @@
 package health
 
-import (
-	"maps"
-	"time"
-)
+import "time"
 
 // rank orders verdicts from good to bad the way conditions are judged: True (ok, degraded), then Unknown, then False.
 type rank int
@@ -30,14 +27,33 @@ func rankOf(v Verdict) rank {
 	}
 }
 
-// State is what is remembered of one check from look to look. The zero State is pending: nothing has been seen.
+// kinds is the number of verdicts there are.
+const kinds = 5
+
+// kindOf numbers the verdicts. One that does not exist is no look at all, and so Unknown.
+func kindOf(v Verdict) int {
+	switch v {
+	case OK:
+		return 0
+	case Degraded:
+		return 1
+	case Fatal:
+		return 2
+	case NotApplicable:
+		return 3
+	default:
+		return 4
+	}
+}
+
+// State is what is remembered of one check's looks from look to look. It is a value: copies share nothing. The zero State is pending: nothing has been seen.
 type State struct {
 	settled Result
 	decided bool
 	since   time.Time
 	last    Result
 	looks   int
-	seen    map[Verdict]sighting // never written in place
+	seen    [kinds]sighting // by kindOf
 
 	// Looks in a row, up to the last one:
 	atLeast [ranks]int // this bad or worse
@@ -54,7 +70,7 @@ type sighting struct {
 // Settled is where the check stands after its thresholds.
 func (s State) Settled() Result {
 	if !s.decided {
-		return Result{Verdict: Unknown, Reason: ReasonPending, Message: "not looked at often enough yet"}
+		return pending()
 	}
 	return s.settled
 }
@@ -82,6 +98,9 @@ func (s State) Unsettled() bool { return !s.decided || s.last.Verdict != s.settl
 // Within one verdict the latest look's reason and message are taken at once.
 func Step(prev State, r Result, limits Thresholds, at time.Time) State {
 	r.Message = Normalise(r.Message)
+	if kindOf(r.Verdict) == kindOf(Unknown) {
+		r.Verdict = Unknown
+	}
 	next := count(prev, r)
 	to, moved := destination(next, max(limits.Failure, 1), max(limits.Success, 1))
 	switch {
@@ -117,11 +136,7 @@ func count(prev State, r Result) State {
 		}
 	}
 	next.last = r
-	next.seen = maps.Clone(prev.seen)
-	if next.seen == nil {
-		next.seen = map[Verdict]sighting{}
-	}
-	next.seen[r.Verdict] = sighting{Result: r, look: next.looks}
+	next.seen[kindOf(r.Verdict)] = sighting{Result: r, look: next.looks}
 	return next
 }
 
@@ -173,17 +188,26 @@ func firstVerdict(s State, failure, success int) (Result, bool) {
 func (s State) represent(level rank, row int) Result {
 	switch level {
 	case rankOK:
-		return s.seen[OK].Result
+		return s.seen[kindOf(OK)].Result
 	case rankDegraded:
-		return s.seen[Degraded].Result
+		return s.seen[kindOf(Degraded)].Result
 	case rankFatal:
-		return s.seen[Fatal].Result
+		return s.seen[kindOf(Fatal)].Result
 	}
 	// An Unknown look in the row says why; one from before it would speak of something else.
-	if was, ok := s.seen[Unknown]; ok && was.look > s.looks-row {
+	if was := s.seen[kindOf(Unknown)]; was.look > s.looks-row {
 		return was.Result
 	}
 	return disagree()
+}
+
+// settledAs is the state of a check that is known to stand at r, before any look: it takes full rows to move it.
+func settledAs(r Result, since time.Time) State {
+	return State{settled: r, decided: true, since: since}
+}
+
+func pending() Result {
+	return Result{Verdict: Unknown, Reason: ReasonPending, Message: "not looked at often enough yet"}
 }
 
 func disagree() Result {

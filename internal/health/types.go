@@ -70,6 +70,9 @@ type Thresholds struct {
 type Check struct {
 	// Name is unique, e.g. "cni-config".
 	Name string
+	// Definition tells what the check looks at and how, in one word: a hash of its options, say. Verdicts found under
+	// another definition say nothing of this check.
+	Definition string
 	// Condition is the type of the Node condition the check feeds, e.g. "fettle.dev/NetworkReady".
 	Condition  string
 	Thresholds Thresholds
@@ -82,7 +85,8 @@ type Check struct {
 	StaleAfter time.Duration
 	Clearing   Clearing
 	// DependsOn names checks without which this one says nothing: while one of them is fatal or unknown, this check is
-	// Unknown with ReasonPrerequisite and counts as no fault of its own.
+	// Unknown with ReasonPrerequisite and counts as no fault of its own. Names of checks that are not there, do not apply
+	// or run dry stand in nobody's way.
 	DependsOn []string
 	// DryRun : the check is looked at and shown, and feeds no condition and no count.
 	DryRun bool
@@ -94,9 +98,9 @@ type Severity string
 const (
 	// SeverityFatal : a fatal check makes its condition False.
 	SeverityFatal Severity = "fatal"
-	// SeverityDegraded : at worst its condition stays True with the check's reason.
+	// SeverityDegraded : at worst, also where it cannot look, its condition stays True with the check's reason.
 	SeverityDegraded Severity = "degraded"
-	// SeverityInfo : it is shown, logged and counted as ok.
+	// SeverityInfo : it counts as ok, whatever it finds; its reason and message say what that is.
 	SeverityInfo Severity = "info"
 )
 
@@ -139,10 +143,10 @@ type Counts struct{ OK, Degraded, Fatal, Unknown, NotApplicable int }
 
 // Report is everything to be said of a machine at one moment.
 type Report struct {
-	// Decided is true once every check has come to a verdict, or to Unknown by its own looks. Before that nothing is
-	// published, so that what is known of the machine from before stays.
+	// Decided is true once every check has come to a verdict, or to Unknown by its own looks.
 	Decided bool
-	// Conditions by type, sorted. A type all of whose checks are NotApplicable is absent.
+	// Conditions by type, sorted, of the types that are decided: those with a fatal check, which nothing can make worse,
+	// and those all of whose checks are decided. A type all of whose checks are NotApplicable is absent.
 	Conditions []Condition
 	// Pending are the types that are not decided yet, sorted: whatever the Node says of them stays.
 	Pending []string

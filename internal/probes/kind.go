@@ -121,10 +121,22 @@ func Define[Options any](kind Kind, defaults func() Options, build func(Env, Opt
 func (k Kind) NewOptions() any { return k.options() }
 
 // Build makes a probe from options that came from NewOptions. Whatever the probe answers is held against the kind's
-// table of reasons.
+// table of reasons. It is a Watcher if the kind's probe is one.
 func (k Kind) Build(env Env, options any) Probe {
-	return declared{kind: k, probe: k.build(env, options)}
+	d := declared{kind: k, probe: k.build(env, options)}
+	if w, ok := d.probe.(Watcher); ok {
+		return watching{declared: d, watcher: w}
+	}
+	return d
 }
+
+// watching is a declared probe that is a Watcher.
+type watching struct {
+	declared
+	watcher Watcher
+}
+
+func (w watching) Watch(ctx context.Context, look func()) { w.watcher.Watch(ctx, look) }
 
 // declared lets only those reasons through that the kind declares, with the verdict that their severity means.
 type declared struct {
@@ -139,6 +151,14 @@ func (d declared) Run(ctx context.Context) health.Result {
 	}
 	return r
 }
+
+// declaredWatcher watches as the probe does.
+type declaredWatcher struct {
+	declared
+	watch func(ctx context.Context, look func())
+}
+
+func (d declaredWatcher) Watch(ctx context.Context, look func()) { d.watch(ctx, look) }
 
 // Declares reports an error unless the result's reason is in the kind's table, or in Common, with this verdict.
 func (k Kind) Declares(r health.Result) error {

@@ -49,6 +49,32 @@ func TestOnlyDeclaredReasonsPass(t *testing.T) {
 	}
 }
 
+// watched is a probe that asks for one look.
+type watched struct{}
+
+func (watched) Run(context.Context) health.Result { return probes.OK("well") }
+
+func (watched) Watch(_ context.Context, look func()) { look() }
+
+func TestOnlyAProbeThatWatchesIsBuiltAsAWatcher(t *testing.T) {
+	build := func(p probes.Probe) probes.Probe {
+		kind := probes.Define(probes.Kind{Name: "k", Interval: time.Second}, func() struct{} { return struct{}{} }, func(probes.Env, struct{}) probes.Probe { return p })
+		return kind.Build(probes.Env{}, kind.NewOptions())
+	}
+	asked := 0
+	w, ok := build(watched{}).(probes.Watcher)
+	if !ok {
+		t.Fatal("a probe that watches was built as one that does not")
+	}
+	w.Watch(t.Context(), func() { asked++ })
+	if asked != 1 || w.Run(t.Context()).Verdict != health.OK {
+		t.Errorf("asked %d times for a look", asked)
+	}
+	if _, ok := build(probes.Func(watched{}.Run)).(probes.Watcher); ok {
+		t.Error("a probe that does not watch was built as one that does")
+	}
+}
+
 func TestBytes(t *testing.T) {
 	for text, want := range map[string]probes.Bytes{"0": 0, "1": 1, "4096": 4096, "1Ki": 1024, "512Mi": 512 << 20, "20Gi": 20 << 30, "1Ti": 1 << 40} {
 		var got probes.Bytes

@@ -16,6 +16,9 @@ var Common = reasons.Table{
 	{Name: health.ReasonTimeout, Severity: reasons.Unknown, Says: "a look did not end within its deadline", Do: "see what the check reads for something that hangs, such as a dead network mount; or give the check a longer timeout"},
 	{Name: health.ReasonPanicked, Severity: reasons.Unknown, Says: "a look ended in a programming error", Do: "report the stack trace from the agent's log"},
 	{Name: health.ReasonLooksDisagree, Severity: reasons.Unknown, Says: "looks in a row contradict each other, so that none is believed", Do: "look at the check's recent results in the agent's log"},
+	{Name: health.ReasonFlapping, Severity: reasons.Unknown, Says: "the check changed its verdict too often to be believed; it is held at the worst of them, whatever that is, until it is quiet", Do: "find out what comes and goes; or change the check's flapping rule"},
+	{Name: health.ReasonStale, Severity: reasons.Unknown, Says: "no look came to an end for longer than the check's staleAfter", Do: "see the agent's log for a check that hangs; or set staleAfter well above the check's interval and timeout"},
+	{Name: health.ReasonPrerequisite, Severity: reasons.Unknown, Says: "a check that this one depends on is not well, so that this one says nothing", Do: "mend what the check named in the message finds"},
 	{Name: ReasonUndeclared, Severity: reasons.Unknown, Says: "a probe gave a reason that its kind does not declare", Do: "report it: this is a programming error"},
 }
 
