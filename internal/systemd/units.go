@@ -22,8 +22,8 @@ type Unit struct {
 	Queued bool
 }
 
-// Units gives the states of units by name, in any order. A name that no unit has gives one that is not-found; it takes
-// one call, however many there are.
+// Units gives the states of units, in the order of their names and under these names, also where they are aliases. A name
+// that no unit has gives one that is not-found. It takes one call, however many there are.
 func (b *Bus) Units(ctx context.Context, names ...string) ([]Unit, error) {
 	conn, err := b.connection(ctx)
 	if err != nil {
@@ -33,7 +33,14 @@ func (b *Bus) Units(ctx context.Context, names ...string) ([]Unit, error) {
 	if err != nil {
 		return nil, b.failed(conn, "list units", err)
 	}
-	return unitsOf(listed), nil
+	if len(listed) != len(names) { // systemd passes over names that no unit can have
+		return nil, fmt.Errorf("ask systemd to list units: it told of %d of %d; is each a full name, as in ssh.service?", len(listed), len(names))
+	}
+	units := unitsOf(listed)
+	for i := range units {
+		units[i].Name = names[i]
+	}
+	return units, nil
 }
 
 // FailedUnits are all units that have failed, in systemd's order.

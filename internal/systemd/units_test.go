@@ -33,11 +33,15 @@ func TestUnits(t *testing.T) {
 	exec(t, m, "systemctl", "start", "--no-block", "slow.service")
 	exec(t, m, "sh", "-c", "! systemctl start fails.service 2>&1")
 
+	exec(t, m, "ln", "-s", "sleeps.service", "/etc/systemd/system/alias.service")
+	exec(t, m, "systemctl", "daemon-reload")
+
 	want := []systemd.Unit{
+		{Name: "alias.service", Load: "loaded", Active: "active", Sub: "running"},
+		{Name: "sleeps.service", Load: "loaded", Active: "active", Sub: "running"},
 		{Name: "fails.service", Load: "loaded", Active: "failed", Sub: "failed"},
 		{Name: "masked.service", Load: "masked", Active: "inactive", Sub: "dead"},
 		{Name: "no-such.service", Load: "not-found", Active: "inactive", Sub: "dead"},
-		{Name: "sleeps.service", Load: "loaded", Active: "active", Sub: "running"},
 		{Name: "slow.service", Load: "loaded", Active: "activating", Sub: "start", Queued: true},
 	}
 	var names []string
@@ -45,12 +49,14 @@ func TestUnits(t *testing.T) {
 		names = append(names, u.Name)
 	}
 	got, err := bus.Units(within(t, time.Minute), names...)
-	slices.SortFunc(got, func(a, b systemd.Unit) int { return strings.Compare(a.Name, b.Name) })
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
 	}
+	if got, err := bus.Units(within(t, time.Minute), "sleeps.service", "sleeps"); err == nil {
+		t.Errorf("a name without a type gives %+v", got)
+	}
 	failed, err := bus.FailedUnits(within(t, time.Minute))
-	if err != nil || !slices.Contains(failed, want[0]) {
+	if err != nil || !slices.Contains(failed, systemd.Unit{Name: "fails.service", Load: "loaded", Active: "failed", Sub: "failed"}) {
 		t.Errorf("failed units: %+v, %v", failed, err)
 	}
 	for _, p := range []struct {
@@ -60,7 +66,7 @@ func TestUnits(t *testing.T) {
 		{"fails.service", systemd.OfService, "Result", "exit-code"},
 		{"fails.service", systemd.OfService, "ExecMainStatus", int32(3)},
 		{"sleeps.service", systemd.OfService, "NRestarts", uint32(0)},
-		{"sleeps.service", systemd.OfUnit, "UnitFileState", "static"},
+		{"slow.service", systemd.OfUnit, "UnitFileState", "static"},
 	} {
 		if got, err := bus.Property(within(t, time.Minute), p.unit, p.of, p.property); err != nil || got != p.want {
 			t.Errorf("%s of %s is %v (%T), %v; want %v", p.property, p.unit, got, got, err, p.want)

@@ -1,0 +1,3 @@
+// Package runtime holds the checks of what runs containers on a machine: the container runtime, the kubelet, and the
+// systemd units they are.
+package runtime
