@@ -15,7 +15,7 @@ import (
 
 // Kinds is every kind of check, in the order in which checks are shown.
 func Kinds() []probes.Kind {
-	return []probes.Kind{cni.Config, network.ServiceProxy, storage.RootFilesystem}
+	return []probes.Kind{cni.Config, network.ServiceProxy, network.Interfaces, network.DefaultRoute, storage.RootFilesystem}
 }
 
 // Build makes the checks that are not disabled: for the scheduler and, in the same order, for the health engine.
