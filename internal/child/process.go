@@ -8,8 +8,17 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+)
+
+const (
+	// killGrace is how long a killed process may take to be gone before it is asked what it does: if it is in a sleep that
+	// no signal ends, it is stuck. On a busy machine it may just not have had its turn.
+	killGrace = 500 * time.Millisecond
+	// killPatience is when a killed process counts as stuck whatever it does.
+	killPatience = 10 * time.Second
 )
 
 // Process is a running child, the leader of a session and process group of its own.
@@ -80,6 +89,23 @@ func (p *Process) Kill() {
 	if !p.reaped {
 		_ = unix.Kill(-p.Pid, unix.SIGKILL) // ESRCH: they ended by themselves
 	}
+}
+
+// End kills the process group and reports whether the process is gone. When it is not, it is stuck in the kernel, and
+// Done tells when that is over.
+func (p *Process) End() (gone bool) {
+	p.Kill()
+	for waited := time.Duration(0); waited < killPatience; waited += killGrace {
+		select {
+		case <-p.Done():
+			return true
+		case <-time.After(killGrace):
+			if p.InKernel() {
+				return false
+			}
+		}
+	}
+	return false
 }
 
 // Ended says how it ended, e.g. "exit status 2" or "signal: killed". Done must be closed.

@@ -15,11 +15,6 @@ const (
 	DefaultOutput = 4 << 10
 	// Flood is how much output, both streams together, a command may write before it is killed, in bytes.
 	Flood = 1 << 20
-	// killGrace is how long a killed process may take to be gone before it is asked what it does: if it is in a sleep that
-	// no signal ends, it is stuck. On a busy machine it may just not have had its turn.
-	killGrace = 500 * time.Millisecond
-	// killPatience is when a killed process counts as stuck whatever it does.
-	killPatience = 10 * time.Second
 	// orphanGrace bounds the hunt for processes that fled from their group.
 	orphanGrace = time.Second
 	// drain is how long output is still read that a process holds open which could not be ended.
@@ -115,7 +110,7 @@ func Run(ctx context.Context, s Spec) Outcome {
 	case <-out.flooded:
 		o.Flooded = true
 	}
-	if !ended(p) {
+	if !p.End() {
 		stuck.add(s.Key, p)
 		o.Hung = true
 	}
@@ -137,22 +132,6 @@ func Run(ctx context.Context, s Spec) Outcome {
 		o.TimedOut, o.Flooded = false, false // it ended by itself just then
 	}
 	return o
-}
-
-// ended kills a process that lives and reports whether that helped.
-func ended(p *Process) bool {
-	p.Kill()
-	for waited := time.Duration(0); waited < killPatience; waited += killGrace {
-		select {
-		case <-p.Done():
-			return true
-		case <-time.After(killGrace):
-			if p.InKernel() {
-				return false
-			}
-		}
-	}
-	return false
 }
 
 // stuck are the processes that could not be killed.
