@@ -61,35 +61,35 @@ func (s Source) Load() (Config, error) {
 
 // Tolerant makes the best configuration of what is there: of the first of the contents that is valid, with those of the
 // environment's and the flags' values that are. The last content must be a valid one; nil is. used is the index of the
-// content.
-func (s Source) Tolerant(contents ...[]byte) (c Config, used int) {
+// content, and sound is the Source without the values that were left out.
+func (s Source) Tolerant(contents ...[]byte) (c Config, used int, sound Source) {
 	for used = range contents {
 		var err error
-		if c, err = s.withoutFaulty(contents[used]); err == nil {
+		if c, sound, err = s.withoutFaulty(contents[used]); err == nil {
 			break
 		}
 	}
-	return c, used
+	return c, used, sound
 }
 
 // withoutFaulty leaves out values of the environment and the flags until what remains is valid, or the file is at fault.
-func (s Source) withoutFaulty(content []byte) (Config, error) {
-	tried := Source{kinds: s.kinds, over: s.over}
-	tried.over.ignored = map[string]bool{}
+func (s Source) withoutFaulty(content []byte) (Config, Source, error) {
+	sound := Source{kinds: s.kinds, over: s.over}
+	sound.over.ignored = map[string]bool{}
 	for {
-		c, err := tried.Parse(content)
+		c, err := sound.Parse(content)
 		var faults strict.Faults
 		if !errors.As(err, &faults) {
-			return c, err
+			return c, sound, err
 		}
-		before := len(tried.over.ignored)
+		before := len(sound.over.ignored)
 		for _, f := range faults {
 			if strings.HasPrefix(f.Where, "environment ") || strings.HasPrefix(f.Where, "flag --") {
-				tried.over.ignored[f.Where] = true
+				sound.over.ignored[f.Where] = true
 			}
 		}
-		if len(tried.over.ignored) == before {
-			return c, err
+		if len(sound.over.ignored) == before {
+			return c, sound, err
 		}
 	}
 }
@@ -123,7 +123,20 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	return readAll(f)
+}
+
+// ReadFrom is LoadFile for what has no name in the file system. name is only for messages.
+func ReadFrom(r io.Reader, name string, kinds []probes.Kind) (Config, error) {
+	content, err := readAll(r)
+	if err != nil {
+		return Config{}, err
+	}
+	return Parse(name, content, kinds)
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}

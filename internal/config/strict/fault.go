@@ -97,7 +97,7 @@ func (d *Decoder) FaultFrom(where, what, allowed string) {
 	d.fault(place{where: where}, "", what, allowed)
 }
 
-// Source is where the value of a key was given, in the form of Fault.Where; "" when it was not.
+// Source is where the value of a key was given, in the form of Fault.Where; empty when it was not.
 func (d *Decoder) Source(path string) string { return d.places[path].where }
 
 // closest is the candidate that was probably meant by a mistyped name, "" when none is near.

@@ -15,8 +15,7 @@ type Setting struct {
 	Path string
 	// Type is a word for the value's type: "duration", "string", "bool", "int" or "list".
 	Type string
-	// Default is the value the struct holds now, as it is written; that of a list has commas between its items. Where the
-	// default depends on other keys it says how.
+	// Default is what Written gives, or says in words what the default depends on.
 	Default string
 	// Allowed says what the key takes.
 	Allowed string
@@ -75,6 +74,13 @@ func defaultOf(field reflect.Value, tag reflect.StructTag) string {
 	if words := tag.Get("default"); words != "" {
 		return words
 	}
+	return written(field)
+}
+
+// Written is the value that the struct holds now, as it is written; that of a list has commas between its items.
+func (s Setting) Written() string { return written(s.field) }
+
+func written(field reflect.Value) string {
 	if !isList(field) {
 		return fmt.Sprint(field.Interface())
 	}

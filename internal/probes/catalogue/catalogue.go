@@ -2,9 +2,13 @@
 package catalogue
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 
 	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/config/strict"
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/cni"
@@ -34,7 +38,9 @@ func Build(checks []config.Check, env probes.Env) ([]schedule.Check, []health.Ch
 			Name: c.Settings.Name, Probe: c.Kind.Build(env, c.Options),
 			Interval: c.Settings.Interval, Timeout: c.Settings.Timeout,
 		})
-		states = append(states, stateOf(c.Settings, disabled))
+		state := stateOf(c.Settings, disabled)
+		state.Definition = definitionOf(c)
+		states = append(states, state)
 	}
 	return looks, states
 }
@@ -47,4 +53,19 @@ func stateOf(s config.CheckSettings, disabled map[string]bool) health.Check {
 		DependsOn: slices.DeleteFunc(slices.Clone(s.DependsOn), func(name string) bool { return disabled[name] }),
 		DryRun:    s.DryRun,
 	}
+}
+
+// definitionOf is one word for what a check looks at and how: its kind and options, not how often. The condition that it
+// feeds, the engine compares by itself.
+func definitionOf(c config.Check) string {
+	options := map[string]any{}
+	for _, s := range strict.Settings(c.Options) {
+		options[s.Path] = s.Plain(false)
+	}
+	text, err := json.Marshal([]any{c.Kind.Name, options})
+	if err != nil {
+		panic("catalogue: options of " + c.Kind.Name + ": " + err.Error()) // texts, numbers and truth values
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
 }

@@ -4,17 +4,24 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/config/strict"
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/catalogue"
 	"github.com/fettle-dev/fettle/internal/reasons"
 )
+
+// conditions are the types that built-in checks feed. They are API.
+var conditions = []string{
+	"fettle.dev/Healthy", "fettle.dev/AgentReady", "fettle.dev/GPUReady", "fettle.dev/KernelReady", "fettle.dev/NetworkReady",
+	"fettle.dev/RuntimeReady", "fettle.dev/StorageReady",
+}
 
 func TestKindsAreDeclaredInFull(t *testing.T) {
 	names, said := map[string]bool{}, map[string]string{}
@@ -23,7 +30,7 @@ func TestKindsAreDeclaredInFull(t *testing.T) {
 			t.Errorf("name %q", k.Name)
 		}
 		names[k.Name] = true
-		if !slices.Contains([]string{v1alpha1.ConditionNetworkReady, v1alpha1.ConditionStorageReady}, k.Condition) {
+		if !slices.Contains(conditions, k.Condition) {
 			t.Errorf("%s feeds %s, which the API does not name", k.Name, k.Condition)
 		}
 		if k.Description == "" || k.Timeout <= 0 || k.Interval <= k.Timeout || k.Thresholds.Failure < 1 || k.Thresholds.Success < 1 {
@@ -44,6 +51,32 @@ func TestKindsAreDeclaredInFull(t *testing.T) {
 	}
 }
 
+// An option by the name of a key that every check has could not be set.
+func TestOptionsHaveNamesOfTheirOwn(t *testing.T) {
+	var common []string
+	for _, s := range strict.Settings(&config.CheckSettings{}) {
+		key, _, _ := strings.Cut(s.Path, ".")
+		common = append(common, key)
+	}
+	for _, k := range catalogue.Kinds() {
+		for _, s := range strict.Settings(k.NewOptions()) {
+			if key, _, _ := strings.Cut(s.Path, "."); slices.Contains(common, key) {
+				t.Errorf("%s has an option %q", k.Name, s.Path)
+			}
+		}
+	}
+}
+
+func TestKindsDependOnChecksThatExist(t *testing.T) {
+	for _, k := range catalogue.Kinds() {
+		for _, on := range k.DependsOn {
+			if !slices.ContainsFunc(catalogue.Kinds(), func(k probes.Kind) bool { return k.Name == on && !k.Template }) {
+				t.Errorf("%s depends on %q, which does not exist", k.Name, on)
+			}
+		}
+	}
+}
+
 // Whatever this machine is like, every probe answers in time with what it declares.
 func TestEveryKindLooksAtThisMachine(t *testing.T) {
 	host, err := hostfs.Open("/")
@@ -56,8 +89,8 @@ func TestEveryKindLooksAtThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	looks, checks := catalogue.Build(c.Checks, probes.Env{Host: host, Getenv: os.Getenv})
-	if len(looks) != len(catalogue.Kinds()) || len(checks) != len(looks) {
-		t.Fatalf("%d kinds, %d looks, %d checks", len(catalogue.Kinds()), len(looks), len(checks))
+	if len(looks) != len(c.Checks) || len(checks) != len(looks) {
+		t.Fatalf("%d configured, %d looks, %d checks", len(c.Checks), len(looks), len(checks))
 	}
 	for i, l := range looks {
 		began := time.Now()
