@@ -45,7 +45,7 @@ func logHandler(format string, level slog.Level) (slog.Handler, error) {
 		if err != nil {
 			return nil, fmt.Errorf("log to the journal: %w", err)
 		}
-		return spoken{Handler: inner}, nil
+		return newPatient(spoken{Handler: inner}, slog.NewTextHandler(os.Stderr, options)), nil
 	default:
 		return slog.NewJSONHandler(os.Stderr, options), nil
 	}

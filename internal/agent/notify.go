@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
 
 	"github.com/fettle-dev/fettle/internal/health"
 )
@@ -19,14 +20,19 @@ const (
 	readyAtLatest = 30 * time.Second
 )
 
+// startExtension is how much longer a start may take, counted from when it was last seen to make progress.
+const startExtension = 15 * time.Second
+
 // notifier tells the service manager how the agent does: READY=1 once the machine's first report is decided, STATUS= in
-// one line, WATCHDOG=1 while the scheduler makes progress. Without a service manager it does nothing.
+// one line, WATCHDOG=1 while the scheduler makes progress, RELOADING=1 while a configuration is taken. Without a service
+// manager it does nothing.
 type notifier struct {
 	progress   func() uint64
 	publishing func() string
 
 	mu     sync.Mutex
 	report health.Report
+	ready  bool
 }
 
 func newNotifier(progress func() uint64, publishing func() string) *notifier {
@@ -52,7 +58,6 @@ func (n *notifier) run(ctx context.Context) {
 	patience, _ := daemon.SdWatchdogEnabled(false) // what is wrong with the variable is the service manager's to say
 	var (
 		started  = time.Now()
-		ready    bool
 		said     string
 		progress = n.progress()
 		fed      = started
@@ -60,15 +65,20 @@ func (n *notifier) run(ctx context.Context) {
 	for pause(ctx, noticeEvery) {
 		var lines []string
 		report := n.latest()
-		if !ready && (report.Decided || time.Since(started) > readyAtLatest) {
-			ready = true
+		now := n.progress()
+		switch {
+		case n.isReady():
+		case report.Decided || time.Since(started) > readyAtLatest:
+			n.setReady()
 			lines = append(lines, daemon.SdNotifyReady)
+		case now != progress:
+			lines = append(lines, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", startExtension.Microseconds()))
 		}
 		if line := statusLine(report, n.publishing()); line != said {
 			said = line
 			lines = append(lines, "STATUS="+line)
 		}
-		if now := n.progress(); patience > 0 && now != progress && time.Since(fed) >= patience/4 {
+		if patience > 0 && now != progress && time.Since(fed) >= patience/4 {
 			progress, fed = now, time.Now()
 			lines = append(lines, daemon.SdNotifyWatchdog)
 		}
@@ -77,6 +87,37 @@ func (n *notifier) run(ctx context.Context) {
 		}
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+}
+
+func (n *notifier) isReady() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ready
+}
+
+func (n *notifier) setReady() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ready = true
+}
+
+// reloading tells that another configuration is being taken, and reloaded that it was, or was refused: either way the
+// agent goes on. While the agent is not up yet they say nothing; its start says it all.
+func (n *notifier) reloading() {
+	if !n.isReady() {
+		return
+	}
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return // no kernel that runs Go lacks this clock
+	}
+	_, _ = daemon.SdNotify(false, fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/1000))
+}
+
+func (n *notifier) reloaded() {
+	if n.isReady() {
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+	}
 }
 
 // statusLine says how the machine is and how publishing stands, e.g. "healthy: 3 ok; published".
