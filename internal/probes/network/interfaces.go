@@ -85,17 +85,20 @@ type interfacesLook struct {
 }
 
 func (l *interfacesLook) Run(context.Context) health.Result {
-	links, err := readLinks()
+	var routes []defaultRoute
+	var err error
+	if l.DefaultRoute {
+		if routes, err = readDefaultRoutes(); err != nil {
+			return probes.Because(interfacesReasons, InterfacesUnreadable, "%v", err)
+		}
+	}
+	links, err := readLinks(func(index int, name string) bool {
+		return slices.ContainsFunc(routes, func(r defaultRoute) bool { return r.link == index }) || l.needs(name, l.uplinks)
+	})
 	if err != nil {
 		return probes.Because(interfacesReasons, InterfacesUnreadable, "%v", err)
 	}
-	if l.DefaultRoute {
-		routes, err := readDefaultRoutes()
-		if err != nil {
-			return probes.Because(interfacesReasons, InterfacesUnreadable, "%v", err)
-		}
-		l.uplinks = uplinks(l.uplinks, links, routes)
-	}
+	l.uplinks = uplinks(l.uplinks, links, routes)
 	l.looks.Store(l.interest(links, l.uplinks))
 	return l.judge(links, l.uplinks)
 }

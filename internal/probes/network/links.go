@@ -1,12 +1,15 @@
 package network
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -62,32 +65,87 @@ func (l link) global() bool {
 // reads is how often a dump that a change cut short is tried again.
 const reads = 3
 
-// readLinks lists the interfaces of this process's network namespace with their addresses, by two dumps over rtnetlink.
-func readLinks() ([]link, error) {
-	var found []netlink.Link
-	var addresses []netlink.Addr
-	err := whole(func() (err error) {
-		if found, err = netlink.LinkList(); err != nil {
+// readLinks lists interfaces of this process's network namespace with their addresses, by two dumps over rtnetlink. It
+// leaves out the ends of pods' cables (veth), most of what a machine has, but for those that are wanted.
+func readLinks(wanted func(index int, name string) bool) (links []link, err error) {
+	err = whole(func() error {
+		links = links[:0]
+		if err := dump(unix.RTM_GETLINK, unix.RTM_NEWLINK, func(message []byte) error {
+			index, name, kind := identify(message)
+			if kind == "veth" && !wanted(index, name) {
+				return nil
+			}
+			l, err := netlink.LinkDeserialize(nil, message)
+			if err == nil {
+				links = append(links, linkFrom(l))
+			}
+			return err
+		}, nl.NewIfInfomsg(unix.AF_UNSPEC), nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics))); err != nil {
 			return err
 		}
-		addresses, err = netlink.AddrList(nil, netlink.FAMILY_ALL)
-		return err
+		return dump(unix.RTM_GETADDR, unix.RTM_NEWADDR, func(message []byte) error {
+			index := int(nl.DeserializeIfAddrmsg(message).Index)
+			if at := slices.IndexFunc(links, func(l link) bool { return l.index == index }); at >= 0 {
+				if p, ok := addressFrom(message); ok {
+					links[at].addresses = append(links[at].addresses, p)
+				}
+			}
+			return nil
+		}, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list network interfaces: %w", err)
 	}
-	links := make([]link, 0, len(found))
-	for _, f := range found {
-		links = append(links, linkFrom(f))
+	return links, nil
+}
+
+// skipStatistics is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h: counters are half of each message.
+const skipStatistics = 1 << 3
+
+// dump asks rtnetlink for all objects of a kind, and hands on each message as it comes.
+func dump(ask int, answer uint16, each func(message []byte) error, with ...nl.NetlinkRequestData) (failed error) {
+	request := nl.NewNetlinkRequest(ask, unix.NLM_F_DUMP)
+	for _, data := range with {
+		request.AddData(data)
 	}
-	for _, a := range addresses {
-		if at := slices.IndexFunc(links, func(l link) bool { return l.index == a.LinkIndex }); at >= 0 && a.Flags&unix.IFA_F_DADFAILED == 0 {
-			if p, ok := prefixFrom(a); ok {
-				links[at].addresses = append(links[at].addresses, p)
+	err := request.ExecuteIter(unix.NETLINK_ROUTE, answer, func(message []byte) bool {
+		failed = each(message)
+		return failed == nil
+	})
+	return errors.Join(err, failed)
+}
+
+// identify reads of a message about an interface what tells whether to read the rest.
+func identify(message []byte) (index int, name, kind string) {
+	for k, v := range attributes(message[unix.SizeofIfInfomsg:]) {
+		switch k {
+		case unix.IFLA_IFNAME:
+			name = nl.BytesToString(v)
+		case unix.IFLA_LINKINFO:
+			for k, v := range attributes(v) {
+				if k == nl.IFLA_INFO_KIND {
+					kind = nl.BytesToString(v)
+				}
 			}
 		}
 	}
-	return links, nil
+	return int(nl.DeserializeIfInfomsg(message).Index), name, kind
+}
+
+// attributes walks over netlink attributes without copying them; see netlink(7).
+func attributes(data []byte) iter.Seq2[uint16, []byte] {
+	return func(yield func(uint16, []byte) bool) {
+		for len(data) >= unix.SizeofNlAttr {
+			length, kind := int(binary.NativeEndian.Uint16(data)), binary.NativeEndian.Uint16(data[2:])
+			if length < unix.SizeofNlAttr || length > len(data) {
+				return
+			}
+			if !yield(kind&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), data[unix.SizeofNlAttr:length]) {
+				return
+			}
+			data = data[min((length+3)&^3, len(data)):]
+		}
+	}
 }
 
 // whole repeats a dump that changes made incomplete, which may lack an interface that is there.
@@ -123,14 +181,26 @@ func linkFrom(l netlink.Link) link {
 	return made
 }
 
-func prefixFrom(a netlink.Addr) (netip.Prefix, bool) {
-	if a.IPNet == nil {
-		return netip.Prefix{}, false
+// addressFrom reads an address that the kernel would use: not one that turned out to be somebody else's. IPv4 has its
+// own address in IFA_LOCAL, and in IFA_ADDRESS that of the other end; IPv6 has only the latter, its own.
+func addressFrom(message []byte) (netip.Prefix, bool) {
+	header := nl.DeserializeIfAddrmsg(message)
+	flags, local, other := uint32(header.Flags), netip.Addr{}, netip.Addr{}
+	for k, v := range attributes(message[unix.SizeofIfAddrmsg:]) {
+		switch k {
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(v)
+		case unix.IFA_ADDRESS:
+			other, _ = netip.AddrFromSlice(v)
+		case unix.IFA_FLAGS:
+			if len(v) == 4 {
+				flags = binary.NativeEndian.Uint32(v)
+			}
+		}
 	}
-	ip, ok := netip.AddrFromSlice(a.IP)
-	if !ok {
-		return netip.Prefix{}, false
+	if !local.IsValid() {
+		local = other
 	}
-	bits, _ := a.Mask.Size()
-	return netip.PrefixFrom(ip.Unmap(), bits), true
+	p := netip.PrefixFrom(local, int(header.Prefixlen))
+	return p, p.IsValid() && flags&unix.IFA_F_DADFAILED == 0
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -90,15 +89,4 @@ func gatewayOf(gw net.IP, via netlink.Destination) netip.Addr {
 	}
 	ip, _ := netip.AddrFromSlice(gw)
 	return ip.Unmap()
-}
-
-// linksOf are the interfaces that routes lead through, each once.
-func linksOf(routes []defaultRoute) []int {
-	var indexes []int
-	for _, r := range routes {
-		if !slices.Contains(indexes, r.link) {
-			indexes = append(indexes, r.link)
-		}
-	}
-	return indexes
 }
