@@ -39,24 +39,56 @@ type clusterOptions struct {
 // cluster is the agent's side of the API server: it finds one, keeps the Lease there and publishes. It keeps the latest
 // of what there is to say for whenever it can be said.
 type cluster struct {
-	o clusterOptions
+	o      clusterOptions
+	events *report.Events
+	calls  clusterCalls
 
 	mu       sync.Mutex
 	report   *health.Report
 	runtime  *report.Runtime
-	reporter *report.Reporter // nil while there is no session
-	heart    *heartbeat.Heart // likewise
+	session  *session // nil while there is none
 	alone    bool
+	attempts int // sessions so far
 }
 
-func newCluster(o clusterOptions) *cluster { return &cluster{o: o} }
+// session is one stay with an API server.
+type session struct {
+	candidate kubeclient.Candidate
+	heart     *heartbeat.Heart
+	reporter  *report.Reporter
+}
+
+// lease is how the Lease stands, for the reporter.
+func (s *session) lease() report.Lease {
+	switch {
+	case s.heart.Holds():
+		return report.Held
+	case s.heart.Status().Impaired:
+		return report.Impaired
+	default:
+		return report.Lost
+	}
+}
+
+func newCluster(o clusterOptions) *cluster {
+	c := &cluster{o: o}
+	c.events = report.NewEvents(report.EventOptions{
+		Node: o.node, Instance: o.self.ID, Log: o.log, NodeUID: c.nodeUID, Settled: c.settled,
+	})
+	return c
+}
+
+// transition takes in that a check came from one settled verdict to another, to be told in an event. It does not block.
+func (c *cluster) transition(before, after health.CheckState, condition string) {
+	c.events.Transition(before, after, condition)
+}
 
 func (c *cluster) say(r health.Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.report = &r
-	if c.reporter != nil {
-		c.reporter.Say(r)
+	if c.session != nil {
+		c.session.reporter.Say(r)
 	}
 }
 
@@ -64,25 +96,9 @@ func (c *cluster) setRuntime(r report.Runtime) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.runtime = &r
-	if c.reporter != nil {
-		c.reporter.SetRuntime(r)
+	if c.session != nil {
+		c.session.reporter.SetRuntime(r)
 	}
-}
-
-// status says in a few words how publishing stands.
-func (c *cluster) status() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.alone:
-		return "standalone"
-	case c.reporter == nil:
-		return "not published: no API server yet"
-	}
-	if s := c.heart.Status(); s.State == heartbeat.IdentityConflict {
-		return "not published: another agent speaks for this node"
-	}
-	return string(c.reporter.Status())
 }
 
 // run joins the cluster, and joins it anew whenever what it joined by has changed or stopped working.
@@ -103,7 +119,7 @@ func (c *cluster) run(ctx context.Context) {
 			return // the context ended
 		}
 		c.o.log.Info("joining the cluster", "origin", candidate.Origin, "server", candidate.Config.Host)
-		why, err := c.session(ctx, candidate)
+		why, err := c.join(ctx, candidate)
 		if err != nil {
 			c.o.log.Error("cannot use the API server that was found", "error", err)
 			why = "it cannot be used"
@@ -115,46 +131,61 @@ func (c *cluster) run(ctx context.Context) {
 	}
 }
 
-// session speaks to one API server until the context ends or there is a reason to look for it anew.
-func (c *cluster) session(ctx context.Context, candidate kubeclient.Candidate) (why string, err error) {
+// join speaks to one API server until the context ends or there is a reason to look for it anew.
+func (c *cluster) join(ctx context.Context, candidate kubeclient.Candidate) (why string, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	h := c.o.heartbeat
-	beats, err := c.client(candidate, "heartbeat", min(h.StatusTimeout, h.Interval/2))
+	beats, err := c.client(candidate, "heartbeat", min(h.StatusTimeout, h.Interval/2), &c.calls.heartbeat)
 	if err != nil {
 		return "", err
 	}
-	reports, err := c.client(candidate, "report", h.StatusTimeout)
+	defer beats.DropConnections()
+	reports, err := c.client(candidate, "report", h.StatusTimeout, &c.calls.report)
 	if err != nil {
 		return "", err
 	}
-	var heart *heartbeat.Heart
-	reporter := report.New(reports, report.Options{
+	defer reports.DropConnections()
+	tells, err := c.client(candidate, "events", h.StatusTimeout, &c.calls.events)
+	if err != nil {
+		return "", err
+	}
+	defer tells.DropConnections()
+	s := &session{candidate: candidate}
+	s.reporter = report.New(reports, report.Options{
 		Node: c.o.node, Agent: c.o.self, Log: c.o.log,
-		Holds:     func() bool { return heart.Holds() },
+		Lease:     s.lease,
 		Awake:     c.o.awake,
-		DoubtNode: func() { heart.DoubtNode() },
+		DoubtNode: func() { s.heart.DoubtNode() },
+		Rested:    c.events.Wake,
 	})
-	heart = heartbeat.New(beats, heartbeat.Options{
+	s.heart = heartbeat.New(beats, heartbeat.Options{
 		Namespace: fettlev1alpha1.LeaseNamespace, Node: c.o.node, Holder: c.o.self.ID, StateDir: c.o.stateDir,
 		Interval: h.Interval, LeaseDuration: h.LeaseDuration,
 		Progress: c.o.progress, StallAfter: stallAfter,
-		Reapply: reporter.Reapply, Log: c.o.log,
+		Reapply: s.reporter.Reapply, Changed: c.heartChanged, Log: c.o.log,
 	})
-	watch := &report.HostWatch{API: reports, Name: c.o.node, Seen: reporter.HostSeen, Log: c.o.log}
+	watch := &report.HostWatch{API: reports, Name: c.o.node, Seen: s.reporter.HostSeen, Log: c.o.log}
 
-	c.enter(heart, reporter)
+	c.enter(s)
 	defer c.leave()
 	var parts sync.WaitGroup
-	parts.Go(func() { heart.Run(ctx) })
-	parts.Go(func() { reporter.Run(ctx) })
+	parts.Go(func() { s.heart.Run(ctx) })
+	parts.Go(func() { s.reporter.Run(ctx) })
 	parts.Go(func() { watch.Run(ctx) })
-	why = c.watchSource(ctx, candidate, heart)
+	parts.Go(func() { c.events.Run(ctx, tells) })
+	why = c.watchSource(ctx, candidate, s.heart)
 	end()
 	parts.Wait()
-	beats.DropConnections()
-	reports.DropConnections()
 	return why, nil
+}
+
+// heartChanged tells of a conflict of identities, which nothing else tells in the cluster: an agent that is silent writes
+// no conditions.
+func (c *cluster) heartChanged(s heartbeat.Status) {
+	if s.State == heartbeat.IdentityConflict {
+		c.events.Conflict(s.Detail, time.Now())
+	}
 }
 
 // watchSource waits for a reason to look for the API server anew: the files that led to it say something else now, or it
@@ -179,28 +210,29 @@ func (c *cluster) watchSource(ctx context.Context, candidate kubeclient.Candidat
 	return "the agent ends"
 }
 
-func (c *cluster) enter(heart *heartbeat.Heart, reporter *report.Reporter) {
+func (c *cluster) enter(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heart, c.reporter = heart, reporter
+	c.session = s
+	c.attempts++
 	if c.report != nil {
-		reporter.Say(*c.report)
+		s.reporter.Say(*c.report)
 	}
 	if c.runtime != nil {
-		reporter.SetRuntime(*c.runtime)
+		s.reporter.SetRuntime(*c.runtime)
 	}
 }
 
 func (c *cluster) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heart, c.reporter = nil, nil
+	c.session = nil
 }
 
 // client makes a client for one purpose, with connections and a budget of its own.
-func (c *cluster) client(candidate kubeclient.Candidate, purpose string, timeout time.Duration) (*kubeclient.Client, error) {
+func (c *cluster) client(candidate kubeclient.Candidate, purpose string, timeout time.Duration, calls *kubeclient.Calls) (*kubeclient.Client, error) {
 	client, err := kubeclient.New(candidate.Config, kubeclient.Settings{
-		UserAgent: c.userAgent(purpose), CallTimeout: timeout, CallsPerSecond: 5, Burst: 10,
+		UserAgent: c.userAgent(purpose), CallTimeout: timeout, CallsPerSecond: 5, Burst: 10, Calls: calls,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the client for %s: %w", purpose, err)

@@ -224,8 +224,9 @@ func oneOfTwoIsSilent(t *testing.T, r *rig, node string) {
 	second.say(finding("Broken"))
 	await(t, "the second sees the conflict", func() bool { return second.heartState() == heartbeat.IdentityConflict })
 	time.Sleep(2 * beats.LeaseDuration)
-	if writes := r.requests(t, controlplane.Mark{}, second.version).Writes(); len(writes) != 0 {
-		t.Errorf("the second wrote:\n%s", writes)
+	writes := r.requests(t, controlplane.Mark{}, second.version).Writes()
+	if len(writes) != 1 || writes.Counts()["create events"] != 1 {
+		t.Errorf("the second wrote, want one event:\n%s", writes)
 	}
 	if r.holder(t, node) != first.o.self.ID || said(r.node(t, node)) != allWell || second.status() != "not published: another agent speaks for this node" {
 		t.Errorf("holder %s, node says %s, status %q", r.holder(t, node), said(r.node(t, node)), second.status())
@@ -332,10 +333,5 @@ func condition(node *corev1.Node, name corev1.NodeConditionType) corev1.NodeCond
 }
 
 func (p *part) heartState() heartbeat.State {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.heart == nil {
-		return ""
-	}
-	return p.heart.Status().State
+	return p.view().Lease.State
 }

@@ -85,9 +85,7 @@ func (r *rig) relayed(t *testing.T) (*relay, string) {
 }
 
 func (p *part) holds() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.heart != nil && p.heart.Holds()
+	return p.view().Holds
 }
 
 // relay passes TCP connections on, until it is told to swallow what those it has carry.

@@ -27,8 +27,6 @@ type letters struct {
 	host     *fettlev1alpha1.Host
 	hostSeen bool
 	why      string
-	// startOver : what was reported before this says nothing any more.
-	startOver bool
 }
 
 func newInbox() inbox { return inbox{wake: make(chan struct{}, 1)} }
@@ -36,19 +34,22 @@ func newInbox() inbox { return inbox{wake: make(chan struct{}, 1)} }
 func (b *inbox) say(r health.Report, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !r.Decided {
-		if b.said != nil {
-			b.said, b.letters.report, b.letters.startOver = nil, nil, true
-			b.nudge()
-		}
-		return
-	}
 	if b.said != nil && sameReport(*b.said, r) {
 		return
 	}
-	b.changed(b.said == nil, now)
+	first := b.said == nil || blank(r) || r.Decided && !b.said.Decided
 	b.said, b.letters.report = &r, &r
+	if first {
+		b.first, b.last = time.Time{}, time.Time{}
+		b.nudge()
+		return
+	}
+	b.changed(false, now)
 }
+
+// blank reports whether nothing is decided: at the start, and when everything is looked at anew after the agent did not
+// run for a while. That waits for nothing, since what was said before says nothing any more.
+func blank(r health.Report) bool { return !r.Decided && len(r.Conditions) == 0 }
 
 func (b *inbox) setRuntime(r Runtime, now time.Time) {
 	b.mu.Lock()
@@ -111,5 +112,5 @@ func (b *inbox) take(now time.Time) (letters, time.Duration) {
 
 func sameReport(a, b health.Report) bool {
 	return a.Decided == b.Decided && a.Counts == b.Counts && a.Summary == b.Summary &&
-		slices.Equal(a.Conditions, b.Conditions) && slices.Equal(a.Checks, b.Checks)
+		slices.Equal(a.Conditions, b.Conditions) && slices.Equal(a.Pending, b.Pending) && slices.Equal(a.Checks, b.Checks)
 }

@@ -9,7 +9,10 @@ import (
 )
 
 func TestNext(t *testing.T) {
-	all := Facts{Decided: true, Holds: true, NodeKnown: true, NodeRight: true, HostOurs: true, RuntimeKnown: true, HostRight: true}
+	all := Facts{
+		Lease: Held, Decided: true, NodeKnown: true, NodeRight: true, AgentRight: true,
+		HostDecided: true, HostOurs: true, RuntimeKnown: true, HostRight: true,
+	}
 	but := func(change func(*Facts)) Facts {
 		f := all
 		change(&f)
@@ -22,14 +25,24 @@ func TestNext(t *testing.T) {
 	}{
 		{name: "all is right", f: all, want: Rest},
 		{name: "nothing is known at the start", f: Facts{}, want: Rest},
-		{name: "nothing is written before all is decided", f: Facts{Holds: true, HostOurs: true, RuntimeKnown: true}, want: Rest},
+		{name: "nothing is written before something is decided", f: Facts{Lease: Held, HostOurs: true, RuntimeKnown: true}, want: Rest},
 		{name: "nothing is written without the lease", f: Facts{Decided: true, HostOurs: true, RuntimeKnown: true}, want: Rest},
 		{name: "a node in doubt is read first", f: but(func(f *Facts) { f.NodeKnown, f.NodeRight, f.HostRight = false, false, false }), want: ReadNode},
 		{name: "also when it seemed right", f: but(func(f *Facts) { f.NodeKnown = false }), want: ReadNode},
 		{name: "the node comes before the host", f: but(func(f *Facts) { f.NodeRight, f.HostRight = false, false }), want: ApplyNode},
+		{name: "what is to be kept is read again before it is written", f: but(func(f *Facts) { f.NodeRight, f.Mixed = false, true }), want: ReadNode},
+		{name: "and then written", f: but(func(f *Facts) { f.NodeRight, f.Mixed, f.NodeFresh = false, true, true }), want: ApplyNode},
+		{name: "what is kept is no reason to read a node that is right", f: but(func(f *Facts) { f.Mixed = true }), want: Rest},
+		{name: "leftovers go first, while they are known to be ours", f: but(func(f *Facts) { f.NodeRight, f.NodeFresh, f.Leftovers = false, true, true }), want: RemoveLeftovers},
+		{name: "also from a node that is right otherwise", f: but(func(f *Facts) { f.NodeFresh, f.Leftovers = true, true }), want: RemoveLeftovers},
+		{name: "but not by what was read before our last write", f: but(func(f *Facts) { f.Leftovers = true }), want: Rest},
 		{name: "the host comes last", f: but(func(f *Facts) { f.HostRight = false }), want: ApplyHost},
+		{name: "the host waits for all that is not decided", f: but(func(f *Facts) { f.HostRight, f.HostDecided = false, false }), want: Rest},
 		{name: "a foreign host is left alone", f: but(func(f *Facts) { f.HostRight, f.HostOurs = false, false }), want: Rest},
 		{name: "a host is not told of a runtime that nobody looked at", f: but(func(f *Facts) { f.HostRight, f.RuntimeKnown = false, false }), want: Rest},
+		{name: "with an impaired lease nothing else is written", f: but(func(f *Facts) { f.Lease, f.NodeRight, f.HostRight = Impaired, false, false }), want: Rest},
+		{name: "but a word of the agent, onto what stands there now", f: but(func(f *Facts) { f.Lease, f.AgentRight = Impaired, false }), want: ReadNode},
+		{name: "and nothing else with it", f: but(func(f *Facts) { f.Lease, f.AgentRight, f.NodeFresh, f.Leftovers = Impaired, false, true, true }), want: ApplyAgent},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := Next(tc.f); got != tc.want {
@@ -93,14 +106,39 @@ func TestInbox(t *testing.T) {
 			t.Error("nothing to take")
 		}
 	})
-	t.Run("nothing that is undecided or the same comes through", func(t *testing.T) {
+	t.Run("the same does not come through twice", func(t *testing.T) {
 		b := newInbox()
-		b.say(health.Report{}, now)
 		b.say(reportOf("first"), now)
 		b.take(now)
 		b.say(reportOf("first"), now.Add(time.Minute))
 		if got, wait := b.take(now.Add(time.Hour)); got.report != nil || wait != 0 {
 			t.Errorf("took %+v, wait %s", got, wait)
+		}
+	})
+	t.Run("what is decided in part waits for the rest, and the whole waits for nothing", func(t *testing.T) {
+		b := newInbox()
+		b.say(health.Report{}, now)
+		b.take(now)
+		part := reportOf("part")
+		part.Decided = false
+		b.say(part, now)
+		if got, wait := b.take(now); got.report != nil || wait != quiet {
+			t.Fatalf("took %+v, wait %s", got, wait)
+		}
+		b.say(reportOf("whole"), now)
+		if got, _ := b.take(now); got.report == nil || got.report.Summary.Reason != "whole" {
+			t.Errorf("took %+v", got)
+		}
+	})
+	t.Run("a type that is pending no more is news", func(t *testing.T) {
+		b := newInbox()
+		first := reportOf("first")
+		first.Pending = []string{"x"}
+		b.say(first, now)
+		b.take(now)
+		b.say(reportOf("first"), now)
+		if got, _ := b.take(now.Add(quiet)); got.report == nil {
+			t.Error("nothing to take")
 		}
 	})
 	t.Run("starting over is told at once, and the same report comes through after it", func(t *testing.T) {
@@ -109,11 +147,11 @@ func TestInbox(t *testing.T) {
 		b.take(now)
 		b.say(reportOf("second"), now.Add(time.Minute))
 		b.say(health.Report{}, now.Add(time.Minute))
-		if got, _ := b.take(now.Add(time.Minute)); !got.startOver || got.report != nil {
+		if got, _ := b.take(now.Add(time.Minute)); got.report == nil || !blank(*got.report) {
 			t.Fatalf("took %+v", got)
 		}
 		b.say(reportOf("first"), now.Add(time.Hour))
-		if got, _ := b.take(now.Add(time.Hour)); got.report == nil || got.startOver {
+		if got, _ := b.take(now.Add(time.Hour)); got.report == nil || got.report.Summary.Reason != "first" {
 			t.Errorf("took %+v", got)
 		}
 	})

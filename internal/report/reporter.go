@@ -2,9 +2,9 @@ package report
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +19,9 @@ import (
 type API interface {
 	Node(ctx context.Context, name string) (kubeclient.Node, error)
 	ApplyNodeStatus(ctx context.Context, name string, body []byte, o kubeclient.ApplyOptions) error
+	PatchNodeStatus(ctx context.Context, name string, patch []byte) error
 	ApplyHostStatus(ctx context.Context, name string, body []byte) error
+	DropConnections()
 }
 
 // Options of a reporter.
@@ -28,14 +30,16 @@ type Options struct {
 	Node string
 	// Agent is what the Host says of this process.
 	Agent fettlev1alpha1.HostAgent
-	// Holds reports whether this process may speak for the node.
-	Holds func() bool
+	// Lease says whether this process may speak for the node.
+	Lease func() Lease
 	// Awake reports whether checks are being looked at. Once it has said so after a sleep, the report that starts over has
 	// been handed to Say.
 	Awake func() bool // nil: always
 	// DoubtNode is called when the Node seems to be another than before.
 	DoubtNode func()
-	Log       *slog.Logger
+	// Rested is called whenever everything is said. It must not block.
+	Rested func() // nil: nobody asks
+	Log    *slog.Logger
 }
 
 // Reporter publishes the latest report. Its exported methods may be called from any goroutine and do not block.
@@ -46,19 +50,26 @@ type Reporter struct {
 	board board
 
 	// What follows belongs to Run alone.
-	report  health.Report
-	runtime *Runtime
+	report         health.Report
+	undecidedSince time.Time // zero: all is decided, or nothing was reported
+	runtime        *Runtime
 
 	nodeKnown bool
+	nodeFresh bool            // read since we last wrote to it
 	node      kubeclient.Node // as last read or written
-	applied   []string        // condition types this process applied; nil: it has not applied yet
+	applied   []string        // condition types that are ours on the node
+	messages  messages
+	spared    bool              // leftovers may not be removed, and it was said
+	told      *health.Condition // what was said of the agent while its Lease is impaired
 
-	host        *fettlev1alpha1.Host      // as last seen; nil: there is none
-	hostThere   fettlev1alpha1.HostStatus // as last known to be stored
-	hostApplied bool                      // by this process, to this Host
-	doubted     hostKey                   // the foreign Host for whose sake the node was read again
+	host         *fettlev1alpha1.Host      // as last seen; nil: there is none
+	hostThere    fettlev1alpha1.HostStatus // as last known to be stored
+	hostApplied  bool                      // by this process, to this Host
+	hostMessages time.Time                 // when messages of the Host were last written
+	doubted      hostKey                   // the foreign Host for whose sake the node was read again
 
 	failures  int
+	outdated  int // writes in a row that were refused because the node had changed
 	notBefore time.Time
 }
 
@@ -103,7 +114,7 @@ func (r *Reporter) turn(ctx context.Context) time.Duration {
 	now := time.Now()
 	awake := r.o.Awake == nil || r.o.Awake() // asked before the inbox is emptied: the order matters
 	letters, due := r.inbox.take(now)
-	r.takeIn(letters)
+	r.takeIn(letters, now)
 	if !awake {
 		return sleepWait
 	}
@@ -111,10 +122,13 @@ func (r *Reporter) turn(ctx context.Context) time.Duration {
 		return wait
 	}
 	for ctx.Err() == nil {
-		step := Next(r.facts())
+		f, wait := r.facts(time.Now())
+		step := Next(f)
 		if step == Rest {
-			r.board.rest(r.report.Decided, r.o.Holds())
-			break
+			if r.board.rest(f, now) && r.o.Rested != nil {
+				r.o.Rested()
+			}
+			return soonest(due, wait)
 		}
 		if err := r.do(ctx, step); err != nil {
 			if ctx.Err() != nil {
@@ -124,16 +138,19 @@ func (r *Reporter) turn(ctx context.Context) time.Duration {
 		}
 		r.succeeded()
 	}
-	return due
+	return 0
 }
 
 // takeIn folds what came in into what is known.
-func (r *Reporter) takeIn(l letters) {
-	if l.startOver {
-		r.report = health.Report{}
-	}
+func (r *Reporter) takeIn(l letters, now time.Time) {
 	if l.report != nil {
 		r.report = *l.report
+		switch {
+		case r.report.Decided:
+			r.undecidedSince = time.Time{}
+		case r.undecidedSince.IsZero(), blank(r.report):
+			r.undecidedSince = now
+		}
 	}
 	if l.runtime != nil {
 		r.runtime = l.runtime
@@ -144,7 +161,7 @@ func (r *Reporter) takeIn(l letters) {
 	if l.why != "" {
 		r.o.Log.Debug("everything is read, compared and where needed applied again", "why", l.why)
 		// The Host needs no reading: if the controller wrote to it, its watch says so.
-		r.nodeKnown, r.notBefore, r.failures = false, time.Time{}, 0
+		r.nodeKnown, r.notBefore, r.failures, r.spared = false, time.Time{}, 0, false
 	}
 }
 
@@ -191,100 +208,57 @@ func saysUnknown(host *fettlev1alpha1.Host) bool {
 	return false
 }
 
-func (r *Reporter) facts() Facts {
-	f := Facts{
-		Decided:      r.report.Decided,
-		Holds:        r.o.Holds(),
+// overdue reports whether what is not decided was waited for long enough; wait is how long it still is, 0 when nothing is
+// waited for.
+func (r *Reporter) overdue(now time.Time) (overdue bool, wait time.Duration) {
+	if r.undecidedSince.IsZero() {
+		return false, 0
+	}
+	wait = max(decisionWait-now.Sub(r.undecidedSince), 0)
+	return wait == 0, wait
+}
+
+func (r *Reporter) wish(now time.Time) wish {
+	overdue, _ := r.overdue(now)
+	return wish{decided: r.report.Conditions, pending: r.report.Pending, overdue: overdue}
+}
+
+// facts are what the next step is decided on; wait is how long they stay as they are though nothing happens, 0 for ever.
+func (r *Reporter) facts(now time.Time) (f Facts, wait time.Duration) {
+	overdue, decisionWait := r.overdue(now)
+	f = Facts{
+		Lease:        r.o.Lease(),
+		Decided:      r.report.Decided || overdue || len(r.report.Conditions) > 0,
 		NodeKnown:    r.nodeKnown,
-		NodeRight:    r.nodeRight(),
+		NodeFresh:    r.nodeKnown && r.nodeFresh,
+		HostDecided:  r.report.Decided || overdue,
 		HostOurs:     r.host != nil && r.host.Spec.NodeUID == r.node.UID,
 		RuntimeKnown: r.runtime != nil,
 	}
+	var nodeWait, hostWait time.Duration
+	nodeWait = r.nodeFacts(&f, now)
 	if f.HostOurs && f.RuntimeKnown {
-		f.HostRight = r.hostApplied && sameStatus(r.hostThere, r.hostStatus(time.Now()))
+		f.HostRight, hostWait = r.hostRight(now)
 	}
-	return f
-}
-
-// nodeRight : we applied at least once, so that types of an earlier process are gone, and what is there is what is
-// wanted, no more and no less.
-func (r *Reporter) nodeRight() bool {
-	return r.applied != nil && slices.Equal(r.applied, appliedTypes(r.report.Conditions)) &&
-		conditionsSay(r.node.Conditions, r.report.Conditions)
-}
-
-// appliedTypes is never nil.
-func appliedTypes(wanted []health.Condition) []string {
-	return append([]string{}, conditionTypes(wanted)...)
-}
-
-func (r *Reporter) hostStatus(now time.Time) fettlev1alpha1.HostStatus {
-	return HostStatus(r.hostThere, r.o.Agent, *r.runtime, r.report, now)
+	return f, soonest(decisionWait, nodeWait, hostWait)
 }
 
 func (r *Reporter) do(ctx context.Context, step Step) error {
+	now := time.Now()
 	switch step {
 	case ReadNode:
 		return r.readNode(ctx)
+	case RemoveLeftovers:
+		return r.removeLeftovers(ctx, now)
 	case ApplyNode:
-		return r.applyNode(ctx, time.Now())
+		return r.applyNode(ctx, now)
+	case ApplyAgent:
+		return r.applyAgent(ctx, now)
 	case ApplyHost:
-		return r.applyHost(ctx, time.Now())
+		return r.applyHost(ctx, now)
 	default:
 		return nil
 	}
-}
-
-func (r *Reporter) readNode(ctx context.Context) error {
-	node, err := r.api.Node(ctx, r.o.Node)
-	if err != nil {
-		return err
-	}
-	if r.node.UID != "" && r.node.UID != node.UID {
-		r.o.Log.Info("the node was created anew", "uid", node.UID)
-		r.applied = nil
-		r.o.DoubtNode()
-	}
-	r.node, r.nodeKnown = node, true
-	return nil
-}
-
-func (r *Reporter) applyNode(ctx context.Context, now time.Time) error {
-	conditions := NodeConditions(r.node.Conditions, r.report.Conditions, now)
-	body, err := NodeStatus(r.o.Node, r.node.UID, conditions)
-	if err != nil {
-		return err
-	}
-	if err := r.api.ApplyNodeStatus(ctx, r.o.Node, body, kubeclient.ApplyOptions{}); err != nil {
-		// What is there now is not known: the write may have been stored, or the node is another.
-		r.nodeKnown = false
-		if kubeclient.IsAnotherObject(err) {
-			r.o.DoubtNode()
-		}
-		return err
-	}
-	r.node.Conditions = conditions
-	r.applied = appliedTypes(r.report.Conditions)
-	r.o.Log.Debug("conditions applied to the node", "conditions", len(conditions))
-	return nil
-}
-
-func (r *Reporter) applyHost(ctx context.Context, now time.Time) error {
-	status := r.hostStatus(now)
-	body, err := hostBody(r.o.Node, status)
-	if err != nil {
-		return err
-	}
-	err = r.api.ApplyHostStatus(ctx, r.o.Node, body)
-	if kubeclient.IsAnotherObject(err) {
-		r.host = nil // its watch will show the one that is there now
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	r.hostThere, r.hostApplied = status, true
-	return nil
 }
 
 // failed plans the next try. A node that does not exist is the heartbeat's to tell of.
@@ -296,6 +270,9 @@ func (r *Reporter) failed(step Step, err error) time.Duration {
 	}
 	wait := backoff(r.failures, asked, rand.Float64())
 	r.notBefore = time.Now().Add(wait)
+	if r.failures > 1 && errors.Is(err, context.DeadlineExceeded) {
+		r.api.DropConnections() // the other end may be gone without a word
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		r.board.waits()
