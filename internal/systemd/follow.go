@@ -48,7 +48,7 @@ func (b *Bus) followOnce(ctx context.Context, units []string, changed func()) (s
 	if err != nil {
 		return false // whoever looks will find the bus away by themselves
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // nothing was written that could be lost
 	signals := make(chan *godbus.Signal, 16)
 	conn.Signal(signals)
 	if err := subscribe(limited, conn, units); err != nil {

@@ -116,13 +116,13 @@ func TestRuntimeThatDoesNotAnswer(t *testing.T) {
 		}, "no connection to /run/x.sock: connection refused"},
 		{"a file lies in its place", func(h host) { h.write(socket, "") }, "no connection to /run/x.sock: connection refused"},
 		{"nobody accepts, as when it is stopped", func(h host) { h.listen(socket) }, timedOut},
-		{"it accepts and says nothing", func(h host) { serveRaw(h, socket, func(c net.Conn) { <-h.t.Context().Done() }) }, timedOut},
+		{"it accepts and says nothing", func(h host) { serveRaw(h, socket, func(net.Conn) { <-h.t.Context().Done() }) }, timedOut},
 		{"it hangs in the call", func(h host) {
 			hanging := fixture(h.t, "containerd-1.7-ready")
 			hanging.hangs = make(chan struct{})
 			h.serve(socket, hanging)
 		}, timedOut},
-		{"it hangs up at once", func(h host) { serveRaw(h, socket, func(c net.Conn) {}) }, "what listens on /run/x.sock does not hold a gRPC connection"},
+		{"it hangs up at once", func(h host) { serveRaw(h, socket, func(net.Conn) {}) }, "what listens on /run/x.sock does not hold a gRPC connection"},
 		{"it speaks something else", func(h host) {
 			serveRaw(h, socket, func(c net.Conn) { fmt.Fprintf(c, "SSH-2.0-OpenSSH_9.2\r\n") })
 		}, "what listens on /run/x.sock does not hold a gRPC connection"},
@@ -153,7 +153,7 @@ func reach(t *testing.T, cri *runtime.CRI, timeout time.Duration) error {
 	return cri.Reachable(ctx)
 }
 
-// serveRaw accepts connections, reads what comes and does with them what it is told, then closes them.
+// serveRaw accepts connections, does with each what it is told, and closes it.
 func serveRaw(h host, socket string, serve func(net.Conn)) {
 	l := h.listen(socket)
 	go func() {

@@ -53,7 +53,7 @@ func (c *CRI) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link != nil {
-		c.link.Close()
+		c.link.end()
 		c.link = nil
 	}
 }
@@ -145,7 +145,7 @@ func (c *CRI) linked(socket string) *link {
 		return c.link
 	}
 	if c.link != nil {
-		c.link.Close()
+		c.link.end()
 	}
 	c.link = newLink(socket)
 	return c.link
@@ -157,7 +157,7 @@ func (c *CRI) drop(l *link) {
 	if c.link == l {
 		c.link = nil
 	}
-	l.Close()
+	l.end()
 }
 
 // maxAnswer bounds what a runtime may answer, in bytes. A Status takes a few hundred.
@@ -187,6 +187,9 @@ func newLink(socket string) *link {
 	l.ClientConn = conn
 	return l
 }
+
+// end closes it, whatever became of it.
+func (l *link) end() { _ = l.Close() }
 
 func (l *link) dial(ctx context.Context, _ string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", l.socket)

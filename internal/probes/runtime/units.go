@@ -81,7 +81,8 @@ func (o UnitsOptions) Validate(fault func(what, allowed string, keys ...string))
 // not run more is asked. Changes are subscribed to, so that a unit which fails is looked at once.
 //
 // A unit with a job in systemd's queue, as it has while it is restarted, is on its way and not judged until it has been
-// for stuckAfter. A oneshot service that ended well counts as running. Of installedUnits those are left out that are not
+// for stuckAfter. A oneshot service that ended well counts as running for as long as systemd remembers it, as it does of
+// one that a target wants; without that RemainAfterExit is needed. Of installedUnits those are left out that are not
 // installed, masked, or neither enabled nor started.
 //
 // Restarts are counted from when the agent first looked, and forgotten as they leave the window: a unit that goes on and

@@ -78,7 +78,7 @@ func (j *unitsJudge) judge(seen sight, now time.Time) health.Result {
 		found = append(found, j.judgeUnit(u, now)...)
 	}
 	if others := slices.DeleteFunc(slices.Clone(seen.failed), func(name string) bool { return slices.Contains(judged, name) }); len(others) > 0 {
-		found = append(found, finding{OtherUnitsFailed, listed(others), "have failed"})
+		found = append(found, finding{OtherUnitsFailed, listed(others), "failed"})
 	}
 	if len(found) > 0 {
 		return worst(found)
@@ -86,7 +86,7 @@ func (j *unitsJudge) judge(seen sight, now time.Time) health.Result {
 	slices.Sort(judged)
 	switch {
 	case len(judged) > 0:
-		return probes.OK("%s: as they should be", listed(judged))
+		return probes.OK("nothing is wrong with %s", listed(judged))
 	case j.FailedUnits:
 		return probes.OK("no unit has failed")
 	}
