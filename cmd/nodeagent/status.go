@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,27 +28,28 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Asks the running agent how it and the machine are",
 		Long: `Asks the agent that runs on this machine, over its socket, how the machine is and how the agent itself does. Where no
-agent answers, it shows what the agent last wrote into its status file, and how long ago that was.
+agent answers, and to those who are not root, it shows what the agent last wrote into its status file, and how long ago
+that was.
 
 Exit status: 0 the machine is healthy (also when something is degraded, which is shown) and that is published where a
-cluster is configured, 1 it is not or is not published, 2 no agent answers.`,
+cluster is configured, 1 it is not or is not published, 2 no agent answers, or what it wrote is more than two minutes old.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			write, err := statusWriterFor(output)
 			if err != nil {
 				return err
 			}
-			said, live, err := askOrRead(cmd.Context(), socket, file)
+			a, err := askOrRead(cmd.Context(), socket, file)
 			if err != nil {
 				return err
 			}
-			if err := write(cmd.OutOrStdout(), said, live); err != nil {
+			if err := write(cmd.OutOrStdout(), a); err != nil {
 				return fmt.Errorf("write status: %w", err)
 			}
 			switch {
-			case !live:
+			case !a.current:
 				return statusUnreachable
-			case !wellAndSaid(said):
+			case !wellAndSaid(a.Status):
 				return statusNotWell
 			default:
 				return nil
@@ -61,19 +63,35 @@ cluster is configured, 1 it is not or is not published, 2 no agent answers.`,
 	return cmd
 }
 
-// askOrRead asks the agent, else reads its file. live says which it was.
-func askOrRead(ctx context.Context, socket, file string) (said endpoints.Status, live bool, err error) {
+// account is what an agent said of itself.
+type account struct {
+	endpoints.Status
+	// caveat says where it is from, when it is not from the agent itself; empty: it is.
+	caveat string
+	// current : the agent runs, as far as can be told.
+	current bool
+}
+
+// freshFor is the age up to which a status file shows that its agent runs: it is written once a minute.
+const freshFor = 2 * time.Minute
+
+// askOrRead asks the agent, else reads its file.
+func askOrRead(ctx context.Context, socket, file string) (account, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	said, asked := endpoints.Ask(ctx, socket)
 	if asked == nil {
-		return said, true, nil
+		return account{Status: said, current: true}, nil
 	}
 	said, read := endpoints.ReadFile(file)
 	if read != nil {
-		return said, false, errors.Join(fmt.Errorf("no agent answers: %w", asked), read, errors.New(lookFurther))
+		return account{}, errors.Join(fmt.Errorf("no agent answers: %w", asked), read, errors.New(lookFurther))
 	}
-	return said, false, nil
+	age := time.Since(said.SaidAt)
+	if errors.Is(asked, fs.ErrPermission) && age <= freshFor {
+		return account{Status: said, current: true, caveat: "Only root may ask the agent. This is what it last wrote, " + ago(time.Now(), said.SaidAt) + " ago."}, nil
+	}
+	return account{Status: said, caveat: "NO AGENT ANSWERS. This is what it last said, " + ago(time.Now(), said.SaidAt) + " ago; " + lookFurther}, nil
 }
 
 const lookFurther = "look further with: systemctl status nodeagent; journalctl -u nodeagent"
@@ -112,7 +130,7 @@ func newMetricsCommand() *cobra.Command {
 }
 
 // statusWriterFor picks the form of a status.
-func statusWriterFor(output string) (func(w io.Writer, s endpoints.Status, live bool) error, error) {
+func statusWriterFor(output string) (func(io.Writer, account) error, error) {
 	switch output {
 	case "table":
 		return writeStatusTable, nil

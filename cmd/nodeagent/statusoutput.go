@@ -17,11 +17,11 @@ import (
 )
 
 // writeStatusTable puts on the first screen what somebody in a hurry needs: who, how, why, and what does not work.
-func writeStatusTable(w io.Writer, s endpoints.Status, live bool) error {
+func writeStatusTable(w io.Writer, a account) error {
 	var b strings.Builder
-	now := time.Now()
-	if !live {
-		fmt.Fprintf(&b, "NO AGENT ANSWERS. This is what it last said, %s ago; %s\n\n", ago(now, s.SaidAt), lookFurther)
+	s, now := a.Status, time.Now()
+	if a.caveat != "" {
+		fmt.Fprintf(&b, "%s\n\n", a.caveat)
 	}
 	fmt.Fprintf(&b, "Machine\t%s\n", machineLine(s.Health, now))
 	fmt.Fprintf(&b, "Agent\t%s\n", agentLine(s.Agent, now))
@@ -154,17 +154,17 @@ func ago(now, then time.Time) string {
 }
 
 // writeStatusJSON writes the documented, stable form. What an agent that does not run had said tells by its saidAt.
-func writeStatusJSON(w io.Writer, s endpoints.Status, _ bool) error {
+func writeStatusJSON(w io.Writer, a account) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	return e.Encode(s)
+	return e.Encode(a.Status)
 }
 
 // writeStatusYAML writes the JSON form as YAML, with its keys in their order.
-func writeStatusYAML(w io.Writer, s endpoints.Status, live bool) error {
+func writeStatusYAML(w io.Writer, a account) error {
 	var body bytes.Buffer
-	if err := writeStatusJSON(&body, s, live); err != nil {
+	if err := writeStatusJSON(&body, a); err != nil {
 		return err
 	}
 	var document yaml.Node
