@@ -13,13 +13,17 @@ import (
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/cni"
 	"github.com/fettle-dev/fettle/internal/probes/network"
+	"github.com/fettle-dev/fettle/internal/probes/runtime"
 	"github.com/fettle-dev/fettle/internal/probes/schedule"
 	"github.com/fettle-dev/fettle/internal/probes/storage"
 )
 
 // Kinds is every kind of check, in the order in which checks are shown.
 func Kinds() []probes.Kind {
-	return []probes.Kind{cni.Config, network.ServiceProxy, network.Interfaces, network.DefaultRoute, storage.RootFilesystem}
+	return []probes.Kind{
+		cni.Config, network.ServiceProxy, network.Interfaces, network.DefaultRoute, storage.RootFilesystem,
+		runtime.ContainerRuntime, runtime.RuntimeNetwork, runtime.Kubelet, runtime.Units,
+	}
 }
 
 // Build makes the checks that are not disabled: for the scheduler and, in the same order, for the health engine.
