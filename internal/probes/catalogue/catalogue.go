@@ -12,9 +12,11 @@ import (
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/cni"
+	"github.com/fettle-dev/fettle/internal/probes/kernel"
 	"github.com/fettle-dev/fettle/internal/probes/network"
 	"github.com/fettle-dev/fettle/internal/probes/runtime"
 	"github.com/fettle-dev/fettle/internal/probes/schedule"
+	"github.com/fettle-dev/fettle/internal/probes/self"
 	"github.com/fettle-dev/fettle/internal/probes/storage"
 )
 
@@ -22,7 +24,9 @@ import (
 func Kinds() []probes.Kind {
 	return []probes.Kind{
 		cni.Config, network.ServiceProxy, network.Interfaces, network.DefaultRoute, storage.RootFilesystem,
+		kernel.Clock, kernel.ProcessIDs, kernel.FileHandles, kernel.Conntrack,
 		runtime.ContainerRuntime, runtime.RuntimeNetwork, runtime.Kubelet, runtime.Units,
+		self.Config, self.Heartbeat,
 	}
 }
 
