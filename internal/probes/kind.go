@@ -64,10 +64,13 @@ type Env struct {
 	Agent Agent
 }
 
-// Agent is what checks of the agent itself are told. Its functions do not block; nil ones say that all is well.
+// Agent is what checks of the agent itself are told. Its functions do not block, but for WatchConfig; nil ones say that
+// all is well.
 type Agent struct {
 	// ConfigFault is what is wrong with the newest configuration, nil when it is in force.
 	ConfigFault func() error
+	// WatchConfig calls look whenever what ConfigFault says may be another, and returns when ctx ends.
+	WatchConfig func(ctx context.Context, look func())
 	// Heartbeat says how the Lease stands.
 	Heartbeat func() Heartbeat
 }

@@ -37,7 +37,7 @@ func (b *inbox) say(r health.Report, now time.Time) {
 	if b.said != nil && sameReport(*b.said, r) {
 		return
 	}
-	first := b.said == nil || blank(r) || r.Decided && !b.said.Decided
+	first := b.said == nil || r.Decided && !b.said.Decided || retracts(*b.said, r)
 	b.said, b.letters.report = &r, &r
 	if first {
 		b.first, b.last = time.Time{}, time.Time{}
@@ -47,9 +47,13 @@ func (b *inbox) say(r health.Report, now time.Time) {
 	b.changed(false, now)
 }
 
-// blank reports whether nothing is decided: at the start, and when everything is looked at anew after the agent did not
-// run for a while. That waits for nothing, since what was said before says nothing any more.
-func blank(r health.Report) bool { return !r.Decided && len(r.Conditions) == 0 }
+// retracts reports whether something that was decided no longer is, as after the agent did not run for a while. That waits
+// for nothing, since what was said before says nothing any more.
+func retracts(before, after health.Report) bool {
+	return before.Decided && !after.Decided || slices.ContainsFunc(before.Conditions, func(c health.Condition) bool {
+		return slices.Contains(after.Pending, c.Type)
+	})
+}
 
 func (b *inbox) setRuntime(r Runtime, now time.Time) {
 	b.mu.Lock()

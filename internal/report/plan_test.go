@@ -147,12 +147,26 @@ func TestInbox(t *testing.T) {
 		b.take(now)
 		b.say(reportOf("second"), now.Add(time.Minute))
 		b.say(health.Report{}, now.Add(time.Minute))
-		if got, _ := b.take(now.Add(time.Minute)); got.report == nil || !blank(*got.report) {
+		if got, _ := b.take(now.Add(time.Minute)); got.report == nil || got.report.Decided {
 			t.Fatalf("took %+v", got)
 		}
 		b.say(reportOf("first"), now.Add(time.Hour))
 		if got, _ := b.take(now.Add(time.Hour)); got.report == nil || got.report.Summary.Reason != "first" {
 			t.Errorf("took %+v", got)
+		}
+	})
+	t.Run("so is one type that is looked at anew", func(t *testing.T) {
+		b := newInbox()
+		first := reportOf("first")
+		first.Conditions, first.Pending = []health.Condition{{Type: "a"}, {Type: "b"}}, []string{"c"}
+		first.Decided = false
+		b.say(first, now)
+		b.take(now)
+		second := first
+		second.Conditions, second.Pending = first.Conditions[:1], []string{"b", "c"}
+		b.say(second, now.Add(time.Minute))
+		if got, _ := b.take(now.Add(time.Minute)); got.report == nil {
+			t.Error("nothing to take")
 		}
 	})
 	t.Run("changes are collected until they rest, and the last counts", func(t *testing.T) {

@@ -144,11 +144,12 @@ func (r *Reporter) turn(ctx context.Context) time.Duration {
 // takeIn folds what came in into what is known.
 func (r *Reporter) takeIn(l letters, now time.Time) {
 	if l.report != nil {
+		again := retracts(r.report, *l.report)
 		r.report = *l.report
 		switch {
 		case r.report.Decided:
 			r.undecidedSince = time.Time{}
-		case r.undecidedSince.IsZero(), blank(r.report):
+		case r.undecidedSince.IsZero(), again:
 			r.undecidedSince = now
 		}
 	}
