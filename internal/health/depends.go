@@ -1,5 +1,7 @@
 package health
 
+import "time"
+
 // gate says whether the checks that a check depends on let it speak.
 type gate int
 
@@ -63,6 +65,19 @@ func (e *Engine) gate(i int) (gate, string) {
 		}
 	}
 	return state, blocker
+}
+
+// pass moves a check's gate. One that was shut looks afresh when it no longer is: what it saw meanwhile was another's
+// fault.
+func (s *standing) pass(c *Check, to gate, blocker string, at time.Time) {
+	was := s.gate
+	s.gate, s.blocker = to, blocker
+	switch {
+	case to == shut && was != shut:
+		s.shutSince = at
+	case to != shut && was == shut:
+		s.startOver(c, at)
+	}
 }
 
 // view is what is to be said of a check, and whether it is decided.

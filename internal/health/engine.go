@@ -63,6 +63,7 @@ func (e *Engine) Reconfigure(checks []Check, at time.Time) {
 			continue
 		}
 		e.standings[i] = standings[j]
+		e.standings[i].settled = false
 		// What a check may count as at most holds at once, also where it is held.
 		e.standings[i].shown = c.Severity.cap(e.standings[i].shown)
 	}
@@ -77,6 +78,7 @@ func (e *Engine) StartOver(at time.Time) {
 		e.standings[i].startOver(&e.checks[i], at)
 	}
 	e.settle(at)
+	e.revision++
 }
 
 // Observe folds one look into the check's state. changed says whether Report now says something else than before.
@@ -89,7 +91,7 @@ func (e *Engine) Observe(name string, r Result, at time.Time) (changed bool) {
 	if s := &e.standings[i]; s.gate != shut {
 		s.expire(&e.checks[i], at)
 		s.looks = Step(s.looks, r, e.checks[i].Thresholds, at)
-		s.looked = true
+		s.looked, s.settled = true, false
 		if r.Reason != ReasonTimeout { // a look that timed out has not come to an end
 			s.heard = at
 		}
@@ -111,13 +113,18 @@ func (e *Engine) NextTick() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// settle brings every check to where it stands at a moment, each after those it depends on.
+// settle brings every check to where it stands at a moment, each after those it depends on. Most stand where they did:
+// there was no look, no time has come, and what they depend on stands where it did.
 func (e *Engine) settle(at time.Time) (changed bool) {
 	for _, i := range e.order {
 		c, s := &e.checks[i], &e.standings[i]
+		gate, blocker := e.gate(i)
+		if s.settled && gate == s.gate && blocker == s.blocker && (s.wake.IsZero() || at.Before(s.wake)) {
+			continue
+		}
 		before := s.mark()
-		s.wake = time.Time{}
-		e.pass(i, at)
+		s.pass(c, gate, blocker, at)
+		s.settled, s.wake = true, time.Time{}
 		if s.gate == open {
 			s.advance(c, e.bootID, at)
 		}
@@ -132,20 +139,6 @@ func (e *Engine) settle(at time.Time) (changed bool) {
 		e.summarise(at)
 	}
 	return changed
-}
-
-// pass moves a check's gate. One that was shut looks afresh when it no longer is: what it saw meanwhile was another's
-// fault.
-func (e *Engine) pass(i int, at time.Time) {
-	s := &e.standings[i]
-	was := s.gate
-	s.gate, s.blocker = e.gate(i)
-	switch {
-	case s.gate == shut && was != shut:
-		s.shutSince = at
-	case s.gate != shut && was == shut:
-		s.startOver(&e.checks[i], at)
-	}
 }
 
 // Unsettled says whether the check should be looked at again soon: it is not decided yet, or its last look disagrees
@@ -188,8 +181,10 @@ func (c *Counts) add(v Verdict) {
 func (e *Engine) summarise(at time.Time) {
 	now := Summary{Verdict: NotApplicable}
 	var worst *CheckState
+	seen := false
 	for i := range e.view {
 		s := &e.view[i]
+		seen = seen || !s.DryRun && !s.Since.IsZero()
 		switch {
 		case s.DryRun:
 		case s.fails():
@@ -204,7 +199,7 @@ func (e *Engine) summarise(at time.Time) {
 		now = Summary{Verdict: worst.Verdict, Reason: worst.Reason}
 	}
 	now.Since = e.summary.Since
-	if now.Verdict != e.summary.Verdict || now.Reason != e.summary.Reason || now.Since.IsZero() {
+	if now.Verdict != e.summary.Verdict || now.Reason != e.summary.Reason || seen && now.Since.IsZero() {
 		now.Since = at
 	}
 	e.summary = now

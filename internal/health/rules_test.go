@@ -107,7 +107,6 @@ func TestRulesOfOneCheck(t *testing.T) {
 		degraded = health.Check{Severity: health.SeverityDegraded}
 		info     = health.Check{Severity: health.SeverityInfo}
 	)
-	with := func(c health.Check, change func(*health.Check)) health.Check { change(&c); return c }
 	for _, tc := range []struct {
 		name        string
 		check       health.Check

@@ -34,8 +34,9 @@ type standing struct {
 	blocker   string
 	shutSince time.Time
 
-	// wake is when time alone may change something; zero: never.
-	wake time.Time
+	// settled : what is shown follows from the rest; wake is when time alone may change that, zero: never.
+	settled bool
+	wake    time.Time
 }
 
 // advance takes in what the looks came to and what the time brought.
@@ -61,14 +62,14 @@ func (s *standing) expire(c *Check, at time.Time) {
 	s.looks = settledAs(Result{Verdict: Unknown, Reason: ReasonStale, Message: "no look came to an end for too long"}, at)
 }
 
-// relatch latches a verdict that a full row of looks of this boot made fatal, and gives up one of another boot once looks
+// relatch latches what looks of this boot made fatal, and gives up one of another boot once looks
 // came to a verdict that says otherwise. Looks that say nothing do not.
 func (s *standing) relatch(c *Check, bootID string) {
 	now := s.looks.Settled()
 	switch {
 	case c.Clearing != ClearByReboot:
 		s.latched, s.latch = false, Latch{}
-	case now.Verdict == Fatal && s.looks.atLeast[rankFatal] >= max(c.Thresholds.Failure, 1):
+	case now.Verdict == Fatal:
 		s.latched, s.latch = true, Latch{Reason: now.Reason, Message: now.Message, BootID: bootID}
 	case s.latched && s.latch.BootID != bootID && now.Verdict != Fatal && now.Verdict != Unknown:
 		s.latched, s.latch = false, Latch{}
@@ -161,8 +162,14 @@ func (s *standing) holds(c *Check, at time.Time) bool {
 // startOver forgets the looks. Only what does not rest on them alone goes on being said: a latch, a check held at what it
 // is, one that flaps.
 func (s *standing) startOver(c *Check, at time.Time) {
-	s.looks, s.looked, s.heard = State{}, false, at
-	s.decided = s.decided && s.fixed(c, at)
+	s.looks, s.looked, s.heard, s.settled = State{}, false, at, false
+	if s.fixed(c, at) {
+		return
+	}
+	s.decided = false
+	if badness(s.shown.Verdict) > 0 { // found again, it is found anew
+		s.shown, s.since, s.worsened = Result{}, time.Time{}, time.Time{}
+	}
 }
 
 func (s *standing) fixed(c *Check, at time.Time) bool {
