@@ -24,6 +24,7 @@ import (
 func Kinds() []probes.Kind {
 	return []probes.Kind{
 		cni.Config, network.ServiceProxy, network.Interfaces, network.DefaultRoute, storage.RootFilesystem,
+		storage.Filesystems, storage.Mount,
 		kernel.Clock, kernel.ProcessIDs, kernel.FileHandles, kernel.Conntrack,
 		runtime.ContainerRuntime, runtime.RuntimeNetwork, runtime.Kubelet, runtime.Units,
 		self.Config, self.Heartbeat,

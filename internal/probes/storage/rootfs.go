@@ -2,9 +2,8 @@ package storage
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fettle-dev/fettle/internal/health"
@@ -13,25 +12,8 @@ import (
 	"github.com/fettle-dev/fettle/internal/reasons"
 )
 
-// Reasons of root-filesystem.
-const (
-	ReadOnly        = "FilesystemReadOnly"
-	SpaceExhausted  = "SpaceExhausted"
-	SpaceLow        = "SpaceLow"
-	InodesExhausted = "InodesExhausted"
-	InodesLow       = "InodesLow"
-	Unreadable      = "FilesystemUnreadable"
-)
-
 // rootReasons are API.
-var rootReasons = reasons.Table{
-	{Name: ReadOnly, Severity: reasons.Fatal, Says: "the file system has become read-only", Do: "look for I/O errors in the kernel's log; a file system that the kernel made read-only needs a check or a new disk"},
-	{Name: SpaceExhausted, Severity: reasons.Fatal, Says: "hardly any space is free", Do: "remove images, logs and dumps, or enlarge the file system"},
-	{Name: InodesExhausted, Severity: reasons.Fatal, Says: "hardly any inodes are free, so that no files can be made although there may be space", Do: "find the folder with very many small files"},
-	{Name: SpaceLow, Severity: reasons.Degraded, Says: "little space is free", Do: "remove images, logs and dumps, or enlarge the file system, before it is full"},
-	{Name: InodesLow, Severity: reasons.Degraded, Says: "few inodes are free", Do: "find the folder with very many small files"},
-	{Name: Unreadable, Severity: reasons.Unknown, Says: "the state of the file system could not be read", Do: "see the message"},
-}
+var rootReasons = slices.Concat(reasons.Table{readOnly}, fillReasons, reasons.Table{unreadable, hung})
 
 // RootOptions configure root-filesystem. A bound of 0 is off. Percentages are of what a process without privileges could
 // ever use, as df counts.
@@ -48,14 +30,13 @@ type RootOptions struct {
 
 // Validate reports fatal bounds that lie above the degraded ones.
 func (o RootOptions) Validate(fault func(what, allowed string, keys ...string)) {
-	if o.SpaceDegradedPercent > 0 && o.SpaceFatalPercent > o.SpaceDegradedPercent {
-		fault(fmt.Sprintf("fatal at %d%% is above degraded at %d%%", o.SpaceFatalPercent, o.SpaceDegradedPercent), "fatal at or below degraded", "spaceFatalPercent", "spaceDegradedPercent")
-	}
-	if o.SpaceDegradedBytes > 0 && o.SpaceFatalBytes > o.SpaceDegradedBytes {
-		fault(fmt.Sprintf("fatal at %s is above degraded at %s", o.SpaceFatalBytes, o.SpaceDegradedBytes), "fatal at or below degraded", "spaceFatalBytes", "spaceDegradedBytes")
-	}
-	if o.InodesDegradedPercent > 0 && o.InodesFatalPercent > o.InodesDegradedPercent {
-		fault(fmt.Sprintf("fatal at %d%% is above degraded at %d%%", o.InodesFatalPercent, o.InodesDegradedPercent), "fatal at or below degraded", "inodesFatalPercent", "inodesDegradedPercent")
+	o.limits().validate(fault)
+}
+
+func (o RootOptions) limits() limits {
+	return limits{
+		spaceDegraded: share{o.SpaceDegradedPercent, o.SpaceDegradedBytes}, spaceFatal: share{o.SpaceFatalPercent, o.SpaceFatalBytes},
+		inodesDegraded: share{percent: o.InodesDegradedPercent}, inodesFatal: share{percent: o.InodesFatalPercent},
 	}
 }
 
@@ -81,16 +62,19 @@ var RootFilesystem = probes.Define(probes.Kind{
 		SpaceDegradedPercent: 10, SpaceFatalPercent: 2,
 		InodesDegradedPercent: 10, InodesFatalPercent: 2,
 	}
-}, func(env probes.Env, o RootOptions) probes.Probe { return &rootLook{host: env.Host, RootOptions: o} })
+}, func(env probes.Env, o RootOptions) probes.Probe {
+	return &rootLook{host: env.Host, files: env.Files, RootOptions: o}
+})
 
 // rootLook remembers how bad space and inodes were, for the margin above a bound that clearing takes.
 type rootLook struct {
-	host *hostfs.Root
+	host  *hostfs.Root
+	files probes.Files
 	RootOptions
-	space, inodes level
+	fill
 }
 
-func (l *rootLook) Run(context.Context) health.Result {
+func (l *rootLook) Run(ctx context.Context) health.Result {
 	path, err := l.host.Resolve(l.Path)
 	if err != nil {
 		return probes.Because(rootReasons, Unreadable, "%v", err)
@@ -108,47 +92,32 @@ func (l *rootLook) Run(context.Context) health.Result {
 		}
 		return probes.Because(rootReasons, ReadOnly, "%s is mounted with the option %s", l.Path, at.readOnly)
 	}
-	used, err := usageOf(l.host.Path(path))
-	if err != nil {
-		return probes.Because(rootReasons, Unreadable, "statfs %s: %v", l.Path, err)
+	used, err := l.usage(ctx, at.fsType, l.host.Path(path))
+	switch {
+	case errors.Is(err, probes.ErrHung):
+		return probes.Because(rootReasons, Hung, "statfs %s does not return", l.Path)
+	case err != nil:
+		return probes.Because(rootReasons, Unreadable, "statfs %s: %v", l.Path, cause(err))
 	}
 	return l.judge(used)
+}
+
+// usage asks a disk of the machine itself, and a file system that depends on something else in the prober child. So an
+// agent with the usual root has no child.
+func (l *rootLook) usage(ctx context.Context, fsType, path string) (usage, error) {
+	if l.files == nil || !dependent(fsType) {
+		return usageOf(path)
+	}
+	st, err := l.files.Statfs(ctx, path)
+	return usageFrom(st), err
 }
 
 // neverWritable are file systems that no error made read-only and that are always full.
 var neverWritable = []string{"squashfs", "erofs", "iso9660", "cramfs", "romfs", "udf"}
 
 func (l *rootLook) judge(u usage) health.Result {
-	space := bounds{
-		{level: fatal, percent: l.SpaceFatalPercent, absolute: uint64(l.SpaceFatalBytes)},
-		{level: degraded, percent: l.SpaceDegradedPercent, absolute: uint64(l.SpaceDegradedBytes)},
-	}
-	inodes := bounds{
-		{level: fatal, percent: l.InodesFatalPercent},
-		{level: degraded, percent: l.InodesDegradedPercent},
-	}
-	l.space, l.inodes = space.judge(l.space, u.space), inodes.judge(l.inodes, u.inodes)
-	switch {
-	case l.space == fatal:
-		return probes.Because(rootReasons, SpaceExhausted, "%s: %s of space is free", l.Path, lessThan(l.SpaceFatalPercent, l.SpaceFatalBytes))
-	case l.inodes == fatal:
-		return probes.Because(rootReasons, InodesExhausted, "%s: %s of inodes are free", l.Path, lessThan(l.InodesFatalPercent, 0))
-	case l.space == degraded:
-		return probes.Because(rootReasons, SpaceLow, "%s: %s of space is free", l.Path, lessThan(l.SpaceDegradedPercent, l.SpaceDegradedBytes))
-	case l.inodes == degraded:
-		return probes.Because(rootReasons, InodesLow, "%s: %s of inodes are free", l.Path, lessThan(l.InodesDegradedPercent, 0))
+	if reason, what := l.fill.judge(l.limits(), u); reason != "" {
+		return probes.Because(rootReasons, reason, "%s: %s", l.Path, what)
 	}
 	return probes.OK("%s is writable and has space and inodes left", l.Path)
-}
-
-// lessThan words the bounds, not the figures: those would change from look to look.
-func lessThan(percent int, size probes.Bytes) string {
-	var parts []string
-	if percent > 0 {
-		parts = append(parts, itoa(percent)+"%")
-	}
-	if size > 0 {
-		parts = append(parts, size.String())
-	}
-	return "less than " + strings.Join(parts, " or ")
 }
