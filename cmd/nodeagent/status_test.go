@@ -38,16 +38,16 @@ func joined() told {
 		config: endpoints.Configuration{Path: "/etc/fettle/nodeagent.yaml", Generation: 3, LoadedAt: time.Now().Add(-time.Hour)},
 		cluster: &endpoints.Cluster{
 			Joined: true, Server: "https://10.0.0.1:6443", Lease: endpoints.Lease{Held: true, State: "Holding"},
-			Publishing: endpoints.Publishing{Current: true}, LastApplied: time.Now().Add(-time.Minute),
+			Publishing: endpoints.Publishing{Current: true}, LastApplied: time.Now().Add(-2 * time.Hour),
 		},
-		credential: &endpoints.Credential{ExpiresAt: time.Now().Add(30*time.Hour + time.Minute)},
+		credential: &endpoints.Credential{Renews: true, ExpiresAt: time.Now().Add(30*time.Hour + time.Minute), RenewAt: time.Now().Add(24*time.Hour + time.Minute)},
 	}
 }
 
 func reportOf(v health.Verdict, reason, message string) health.Report {
 	counts := map[health.Verdict]health.Counts{health.OK: {OK: 2}, health.Fatal: {OK: 1, Fatal: 1}}[v]
 	status := map[health.Verdict]health.Status{health.OK: health.StatusTrue, health.Fatal: health.StatusFalse}[v]
-	at := time.Now().Add(-5*time.Minute - time.Second/2)
+	at := time.Now().Add(-5 * time.Hour)
 	summary := health.Summary{Verdict: v, Since: at}
 	if v != health.OK {
 		summary.Reason = reason
@@ -116,12 +116,12 @@ func TestStatusOfAHealthyMachine(t *testing.T) {
 		t.Errorf("exit status %d", code)
 	}
 	containsAll(t, out,
-		"Machine        Healthy since 5m0s: 2 ok\n",
+		"Machine        Healthy since 5h0m: 2 ok\n",
 		"Agent          Service of node gpu-17, version v1, process 42, up 4d4h\n",
 		"Cluster        joined at https://10.0.0.1:6443\n",
 		"Lease          Holding\n",
-		"Published      yes, last written 1m0s ago\n",
-		"Credential     expires in 30h0m\n",
+		"Published      yes, last written 2h0m ago\n",
+		"Credential     expires in 30h0m, is renewed in 24h0m\n",
 		"Configuration  /etc/fettle/nodeagent.yaml, generation 3, taken 1h0m ago\n",
 		"CHECK            VERDICT  REASON  SINCE  LOOKED  MESSAGE\n",
 	)
@@ -132,7 +132,7 @@ func TestStatusOfABrokenMachineSaysWhy(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit status %d", code)
 	}
-	containsAll(t, out, "Machine        Unhealthy since 5m0s (CNIConfigMissing): 1 fatal, 1 ok\n", "fettle.dev/NetworkReady  False   CNIConfigMissing  no file in /etc/cni/net.d\n")
+	containsAll(t, out, "Machine        Unhealthy since 5h0m (CNIConfigMissing): 1 fatal, 1 ok\n", "fettle.dev/NetworkReady  False   CNIConfigMissing  no file in /etc/cni/net.d\n")
 	if strings.Index(out, "\ncni-config") > strings.Index(out, "\nroot-filesystem") {
 		t.Errorf("what is broken is not at the top:\n%s", out)
 	}
@@ -160,12 +160,12 @@ func TestStatusOfAHealthyMachineThatNobodyIsToldOf(t *testing.T) {
 }
 
 func TestStatusAloneWithAFault(t *testing.T) {
-	source := told{config: endpoints.Configuration{Fault: "a.yaml:3: checks: x\na.yaml:4: log: y"}, credential: &endpoints.Credential{ExpiresAt: time.Now().Add(-time.Hour), Fault: "refused"}}
+	source := told{config: endpoints.Configuration{Fault: "a.yaml:3: checks: x\na.yaml:4: log: y", RestartNeeded: []string{"stateDir"}}, credential: &endpoints.Credential{ExpiresAt: time.Now().Add(-time.Hour), Detail: "a file is delivered", Fault: "refused"}}
 	out, _, code := status(t, serve(t, source, reportOf(health.OK, "OK", ""))...)
 	if code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	containsAll(t, out, "none is configured; the agent runs alone", "EXPIRED 1h0m ago: refused", "A NEWER ONE IS WRONG", "\n  a.yaml:3: checks: x\n  a.yaml:4: log: y\n")
+	containsAll(t, out, "none is configured; the agent runs alone", "EXPIRED 1h0m ago, is not renewed by the agent: a file is delivered: refused", "RESTART THE AGENT for stateDir", "A NEWER ONE IS WRONG", "\n  a.yaml:3: checks: x\n  a.yaml:4: log: y\n")
 }
 
 func TestStatusWithoutAnAgent(t *testing.T) {
@@ -175,7 +175,7 @@ func TestStatusWithoutAnAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said.SaidAt = time.Now().Add(-3*time.Minute - time.Second/2)
+	said.SaidAt = time.Now().Add(-3 * time.Hour)
 	body, err := json.Marshal(said)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestStatusWithoutAnAgent(t *testing.T) {
 	if code != 2 {
 		t.Errorf("exit status %d", code)
 	}
-	containsAll(t, out, "NO AGENT ANSWERS. This is what it last said, 3m0s ago; look further with: systemctl status nodeagent; journalctl -u nodeagent\n", "Machine        Healthy")
+	containsAll(t, out, "NO AGENT ANSWERS. This is what it last said, 3h0m ago; look further with: systemctl status nodeagent; journalctl -u nodeagent\n", "Machine        Healthy")
 
 	out, stderr, code := status(t, "--socket=/nowhere/s", "--status-file=/nowhere/f")
 	if code != 2 || out != "" {

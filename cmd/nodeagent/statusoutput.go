@@ -35,7 +35,7 @@ func writeStatusTable(w io.Writer, a account) error {
 	}
 	fmt.Fprintf(&b, "Configuration\t%s\n", configurationLine(s.Configuration, now))
 	if s.Configuration.Fault != "" {
-		fmt.Fprintf(&b, "\nThe configuration was changed and is wrong; the one before is in force:\n%s\n", indented(s.Configuration.Fault))
+		fmt.Fprintf(&b, "\nThe configuration is wrong:\n%s\n", indented(s.Configuration.Fault))
 	}
 	b.WriteString("\nCONDITION\tSTATUS\tREASON\tMESSAGE\n")
 	for _, c := range s.Health.Conditions {
@@ -100,9 +100,21 @@ func publishedLine(c endpoints.Cluster, now time.Time) string {
 }
 
 func credentialLine(c endpoints.Credential, now time.Time) string {
-	line := "expires in " + ago(c.ExpiresAt, now)
-	if !now.Before(c.ExpiresAt) {
+	line := "does not expire"
+	switch {
+	case c.ExpiresAt.IsZero():
+	case now.Before(c.ExpiresAt):
+		line = "expires in " + ago(c.ExpiresAt, now)
+	default:
 		line = "EXPIRED " + ago(now, c.ExpiresAt) + " ago"
+	}
+	switch {
+	case c.Renews && !c.RenewAt.IsZero():
+		line += ", is renewed in " + ago(c.RenewAt, now)
+	case c.Renews:
+		line += ", is renewed by the agent"
+	case c.Detail != "":
+		line += ", is not renewed by the agent: " + c.Detail
 	}
 	return withDetail(line, c.Fault)
 }
@@ -114,6 +126,9 @@ func configurationLine(c endpoints.Configuration, now time.Time) string {
 	}
 	if !c.LoadedAt.IsZero() {
 		line += ", taken " + ago(now, c.LoadedAt) + " ago"
+	}
+	if len(c.RestartNeeded) > 0 {
+		line += ", RESTART THE AGENT for " + strings.Join(c.RestartNeeded, ", ")
 	}
 	return line + word(c.Fault == "", "", ", A NEWER ONE IS WRONG")
 }

@@ -88,7 +88,7 @@ var metrics = []metric{
 		v.board.counted(func(check string, t *tally) { put(float64(t.transitions), check) })
 	}},
 	{"fettle_condition_status", gauge, []string{"type", "status"}, "1 for the status that the condition has, 0 for the others: True, False, Unknown. True is good.", readConditionStatus},
-	{"fettle_config_valid", gauge, nil, "0 while a newer configuration is refused and the one before is in force.", func(v view, put emit) {
+	{"fettle_config_valid", gauge, nil, "0 while the newest configuration is refused and another is in force.", func(v view, put emit) {
 		put(is(v.status.Configuration.Fault == ""))
 	}},
 	{"fettle_config_generation", gauge, nil, "Number of the configuration in force, from 1 at the start of the process.", func(v view, put emit) {
@@ -99,11 +99,10 @@ var metrics = []metric{
 			put(seconds(at))
 		}
 	}},
-	{"fettle_config_reloads_total", counter, []string{"result"}, "Configurations read after the first: taken or refused.", func(v view, put emit) {
-		put(float64(v.counters.ReloadsTaken), "taken")
-		put(float64(v.counters.ReloadsRefused), "refused")
+	{"fettle_config_restart_needed", gauge, nil, "1 while a value in the configuration is one that only another start takes up.", func(v view, put emit) {
+		put(is(len(v.status.Configuration.RestartNeeded) > 0))
 	}},
-	{"fettle_cluster_joined", gauge, nil, "1 while there is an API server to speak to. Absent where no cluster is configured, like all of fettle_lease and fettle_publish.", func(v view, put emit) {
+	{"fettle_cluster_joined", gauge, nil, "1 while there is an API server to speak to. Absent where no cluster is configured, like all of fettle_lease, fettle_publish, fettle_api and fettle_events.", func(v view, put emit) {
 		if c := v.status.Cluster; c != nil {
 			put(is(c.Joined))
 		}
@@ -111,6 +110,11 @@ var metrics = []metric{
 	{"fettle_lease_held", gauge, nil, "1 while this agent holds the Lease of its node.", func(v view, put emit) {
 		if c := v.status.Cluster; c != nil {
 			put(is(c.Lease.Held))
+		}
+	}},
+	{"fettle_lease_renewed_timestamp_seconds", gauge, nil, "When the Lease was last renewed. Absent before.", func(v view, put emit) {
+		if c := v.status.Cluster; c != nil && !c.Lease.RenewedAt.IsZero() {
+			put(seconds(c.Lease.RenewedAt))
 		}
 	}},
 	{"fettle_lease_renewals_total", counter, nil, "Renewals of the Lease that were stored.", func(v view, put emit) {
@@ -133,16 +137,13 @@ var metrics = []metric{
 			put(seconds(c.LastApplied))
 		}
 	}},
-	{"fettle_publish_writes_total", counter, []string{"what", "result"}, "Writes to the API server by what was written (conditions, host, event) and whether it was stored or failed.", func(v view, put emit) {
-		if v.status.Cluster == nil {
-			return
-		}
-		for _, w := range v.counters.Writes {
-			put(float64(w.Stored), w.What, "stored")
-			put(float64(w.Failed), w.What, "failed")
+	{"fettle_api_calls_total", counter, []string{"purpose", "result"}, "Calls to the API server, by what for (heartbeat, report, events) and how they ended: answered, refused (4xx, conflicts included), throttled (429), failed (5xx), unanswered.", readCalls},
+	{"fettle_events_sent_total", counter, nil, "Events that were sent.", func(v view, put emit) {
+		if v.status.Cluster != nil {
+			put(float64(v.counters.EventsSent))
 		}
 	}},
-	{"fettle_events_dropped_total", counter, nil, "Events that were not sent, since there were too many.", func(v view, put emit) {
+	{"fettle_events_dropped_total", counter, nil, "Events that were not sent: there were too many, or the API server refused them.", func(v view, put emit) {
 		if v.status.Cluster != nil {
 			put(float64(v.counters.EventsDropped))
 		}
@@ -152,7 +153,7 @@ var metrics = []metric{
 			put(seconds(c.ExpiresAt))
 		}
 	}},
-	{"fettle_credential_valid", gauge, nil, "0 while the agent's credential could not be renewed. Absent where it does not expire.", func(v view, put emit) {
+	{"fettle_credential_valid", gauge, nil, "0 while the agent's credential is refused or could not be renewed. Absent where there is none.", func(v view, put emit) {
 		if c := v.status.Credential; c != nil {
 			put(is(c.Fault == ""))
 		}
@@ -190,6 +191,19 @@ func readCheckStatus(v view, put emit) {
 		for _, verdict := range verdicts {
 			put(is(c.Verdict == string(verdict)), c.Name, c.Condition, string(verdict))
 		}
+	}
+}
+
+func readCalls(v view, put emit) {
+	if v.status.Cluster == nil {
+		return
+	}
+	for _, c := range v.counters.Calls {
+		put(float64(c.Answered), c.Purpose, "answered")
+		put(float64(c.Refused), c.Purpose, "refused")
+		put(float64(c.Throttled), c.Purpose, "throttled")
+		put(float64(c.Failed), c.Purpose, "failed")
+		put(float64(c.Unanswered), c.Purpose, "unanswered")
 	}
 }
 

@@ -97,10 +97,11 @@ func TestWhatMetricsSay(t *testing.T) {
 		{"fettle_condition_status", "False fettle.dev/NetworkReady", 1},
 		{"fettle_condition_status", "True fettle.dev/NetworkReady", 0},
 		{"fettle_config_valid", "", 1},
-		{"fettle_config_reloads_total", "refused", 2},
+		{"fettle_config_restart_needed", "", 0},
 		{"fettle_lease_held", "", 1},
 		{"fettle_lease_failures_total", "", 1},
-		{"fettle_publish_writes_total", "failed conditions", 5},
+		{"fettle_api_calls_total", "report refused", 5},
+		{"fettle_lease_renewed_timestamp_seconds", "", float64(noon.Unix() + 3)},
 		{"fettle_credential_expiry_timestamp_seconds", "", float64(noon.Add(24 * time.Hour).Unix())},
 	} {
 		got, ok := values(found[tc.metric])[tc.labels]
@@ -120,7 +121,7 @@ func TestWithoutAClusterThereIsNoLease(t *testing.T) {
 	agent, board, source := well()
 	source.cluster, source.credential = nil, nil
 	for name := range gathered(t, agent, board, source) {
-		for _, prefix := range []string{"fettle_lease", "fettle_publish", "fettle_cluster", "fettle_credential", "fettle_events"} {
+		for _, prefix := range []string{"fettle_lease", "fettle_publish", "fettle_cluster", "fettle_credential", "fettle_events", "fettle_api"} {
 			if strings.HasPrefix(name, prefix) {
 				t.Errorf("%s is exposed", name)
 			}

@@ -41,8 +41,10 @@ type Configuration struct {
 	// Generation counts configurations that this process took, from 1.
 	Generation uint64    `json:"generation"`
 	LoadedAt   time.Time `json:"loadedAt,omitzero"`
-	// Fault says why a newer configuration was not taken; the one before is in force. Empty: there is none.
+	// Fault says why the newest configuration is not in force, and what is instead. Empty: it is.
 	Fault string `json:"fault,omitempty"`
+	// RestartNeeded names keys whose new values only another start takes up.
+	RestartNeeded []string `json:"restartNeeded,omitempty"`
 }
 
 // Health is what was found on the machine.
@@ -99,6 +101,8 @@ type Cluster struct {
 	// Joined is true while there is an API server to speak to.
 	Joined bool   `json:"joined"`
 	Server string `json:"server,omitempty"`
+	// Origin says where the server's address is from.
+	Origin string `json:"origin,omitempty"`
 	Lease  Lease  `json:"lease"`
 	// Publishing is how what was found gets to the Node.
 	Publishing Publishing `json:"publishing"`
@@ -113,6 +117,8 @@ type Lease struct {
 	State string `json:"state"`
 	// Detail says why it is not held.
 	Detail string `json:"detail,omitempty"`
+	// RenewedAt is when it was last renewed; absent: not since the cluster was joined.
+	RenewedAt time.Time `json:"renewedAt,omitzero"`
 }
 
 // Publishing is whether the latest is published.
@@ -123,25 +129,30 @@ type Publishing struct {
 
 // Credential is what the agent shows the API server.
 type Credential struct {
-	ExpiresAt time.Time `json:"expiresAt"`
-	// Fault says why it was not renewed; empty: nothing is wrong.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// Renews is true while the agent renews it by itself; else Detail says why not.
+	Renews bool   `json:"renews"`
+	Detail string `json:"detail,omitempty"`
+	// RenewAt is when it is to be renewed next, RenewedAt when this process last did; absent: not yet.
+	RenewAt   time.Time `json:"renewAt,omitzero"`
+	RenewedAt time.Time `json:"renewedAt,omitzero"`
+	// Fault says that it is refused, or could not be renewed; empty: nothing is wrong.
 	Fault string `json:"fault,omitempty"`
 }
 
-// Counters count from the start of the process.
+// Counters count from the start of the process, or from when the cluster was joined, which is anew now and then.
 type Counters struct {
 	LeaseRenewals, LeaseFailures uint64
-	// ReloadsTaken and ReloadsRefused count configurations read after the first.
-	ReloadsTaken, ReloadsRefused uint64
-	Writes                       []Writes
-	EventsDropped                uint64
+	// Calls to the API server.
+	Calls                     []Calls
+	EventsSent, EventsDropped uint64
 }
 
-// Writes counts writes to the API server of one kind.
-type Writes struct {
-	// What is written: conditions, host or event.
-	What           string
-	Stored, Failed uint64
+// Calls counts calls to the API server for one purpose by how they ended.
+type Calls struct {
+	// Purpose is heartbeat, report or events.
+	Purpose                                          string
+	Answered, Refused, Throttled, Failed, Unanswered uint64
 }
 
 // Source tells what the Board does not know. Its methods are called from any goroutine and must neither block nor take

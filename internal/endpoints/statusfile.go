@@ -75,6 +75,11 @@ func still(s Status) Status {
 		checks[i] = c
 	}
 	s.Health.Checks = checks
+	if s.Cluster != nil {
+		c := *s.Cluster
+		c.Lease.RenewedAt = time.Time{}
+		s.Cluster = &c
+	}
 	return s
 }
 

@@ -65,13 +65,14 @@ func well() (Agent, *Board, *told) {
 	return agent, b, &told{
 		config: Configuration{Path: "/etc/fettle/nodeagent.yaml", Hash: "c0ffee", Generation: 2, LoadedAt: noon.Add(-time.Minute)},
 		cluster: &Cluster{
-			Joined: true, Server: "https://10.0.0.1:6443", Lease: Lease{Held: true, State: "Holding"},
+			Joined: true, Server: "https://10.0.0.1:6443", Origin: "/etc/fettle/kubeconfig",
+			Lease:      Lease{Held: true, State: "Holding", RenewedAt: noon.Add(3 * time.Second)},
 			Publishing: Publishing{Current: true, Detail: "published"}, LastApplied: noon.Add(2 * time.Second),
 		},
-		credential: &Credential{ExpiresAt: noon.Add(24 * time.Hour)},
+		credential: &Credential{ExpiresAt: noon.Add(24 * time.Hour), Renews: true, RenewAt: noon.Add(19 * time.Hour)},
 		counters: Counters{
-			LeaseRenewals: 7, LeaseFailures: 1, ReloadsTaken: 1, ReloadsRefused: 2, EventsDropped: 3,
-			Writes: []Writes{{What: "conditions", Stored: 4, Failed: 5}},
+			LeaseRenewals: 7, LeaseFailures: 1, EventsSent: 2, EventsDropped: 3,
+			Calls: []Calls{{Purpose: "report", Answered: 4, Refused: 5}},
 		},
 	}
 }
