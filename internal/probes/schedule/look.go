@@ -16,6 +16,9 @@ import (
 type Check struct {
 	Name  string
 	Probe probes.Probe
+	// Definition tells what Probe was made of, in one word: a hash of its options, say. A check that comes with the same
+	// name and definition is the same check, and its first Probe stays in use.
+	Definition string
 	// Interval from look to look, Timeout of one look.
 	Interval, Timeout time.Duration
 }

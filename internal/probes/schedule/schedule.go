@@ -33,11 +33,20 @@ type Scheduler struct {
 	// Resumed, if set before Run, is called when the process turns out to have been frozen, before any further Observe and
 	// on the same goroutine.
 	Resumed func()
+	// Looked, if set before Run, is told of every look before Observe is, on the same goroutine: how long it took, and what
+	// it came to. Of one that hangs it is told the time that was given to it, each time that is over.
+	Looked func(name string, took time.Duration, r health.Result)
 
-	plans    []*plan
-	observe  Observe
-	log      *slog.Logger
+	seed    string
+	plans   []*plan
+	leaving map[string]*plan // by name: looks of checks that are gone which have not returned
+	observe Observe
+	log     *slog.Logger
+
+	nudged   chan struct{} // that errands were added, or that a look is asked for
+	errands  errands
 	ended    chan ending
+	over     chan struct{} // closed when nobody receives from ended any more
 	progress atomic.Uint64
 	turned   atomic.Pointer[time.Time] // when Run's loop last turned
 }
@@ -51,30 +60,43 @@ type plan struct {
 
 	due      time.Time
 	deadline time.Time // of the look that runs; zero when none is to be waited for
+	began    time.Time // when a look last began
 	running  bool      // a look has been started and has not returned
 	hung     bool      // that look was reported as timed out
 	cancel   context.CancelFunc
-	early    int // early looks in a row
+	early    int  // early looks in a row
+	gone     bool // it is not to be looked at any more
+
+	asked   atomic.Bool        // an early look is asked for; any goroutine sets it
+	unwatch context.CancelFunc // ends the watch; nil where there is none
 }
 
 // ending is a look's goroutine coming back.
 type ending struct {
 	plan   *plan
 	result health.Result
+	took   time.Duration
 }
 
 // New makes a scheduler. seed tells machines apart (the node's name, say): it sets each check's phase, so that a
 // thousand machines started at once do not look, and write, in step. Intervals and timeouts must be above zero.
 func New(checks []Check, seed string, observe Observe, log *slog.Logger) *Scheduler {
-	s := &Scheduler{observe: observe, log: log, ended: make(chan ending, len(checks))}
+	s := &Scheduler{
+		seed: seed, observe: observe, log: log, leaving: map[string]*plan{},
+		nudged: make(chan struct{}, 1), ended: make(chan ending), over: make(chan struct{}),
+	}
 	for _, c := range checks {
-		s.plans = append(s.plans, &plan{
-			Check: c,
-			first: spread(seed+"/first/"+c.Name, min(firstLooksWithin, c.Interval/10)),
-			phase: spread(seed+"/phase/"+c.Name, c.Interval),
-		})
+		s.plans = append(s.plans, s.newPlan(c))
 	}
 	return s
+}
+
+func (s *Scheduler) newPlan(c Check) *plan {
+	return &plan{
+		Check: c,
+		first: spread(s.seed+"/first/"+c.Name, min(firstLooksWithin, c.Interval/10)),
+		phase: spread(s.seed+"/phase/"+c.Name, c.Interval),
+	}
 }
 
 // spread picks a duration in [0, within) from a seed.
@@ -99,9 +121,10 @@ func (s *Scheduler) Progress() uint64 { return s.progress.Load() }
 // Run schedules until ctx ends, and returns nil. Looks that run then are told to end and their results dropped; Run
 // waits a second for them. It must be called once.
 func (s *Scheduler) Run(ctx context.Context) error {
+	defer close(s.over)
 	start := time.Now()
 	for _, p := range s.plans {
-		p.start, p.due = start, start.Add(p.first)
+		s.begin(ctx, p, start)
 	}
 	s.turned.Store(&start)
 	timer := time.NewTimer(0)
@@ -114,11 +137,15 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			return nil
 		case ended := <-s.ended:
 			e = &ended
+		case <-s.nudged:
 		case <-timer.C:
 		}
 		begun := time.Now()
 		s.noticeGap(e, begun)
 		s.turned.Store(&begun) // of the beginning, so that a freeze within this turn is noticed by the next
+		if ctx.Err() == nil {
+			s.runErrands(ctx)
+		}
 		if e != nil {
 			s.end(ctx, *e)
 		}
@@ -167,21 +194,31 @@ func (s *Scheduler) noticeGap(e *ending, now time.Time) {
 	}
 }
 
+// begin puts a check on the schedule.
+func (s *Scheduler) begin(ctx context.Context, p *plan, now time.Time) {
+	p.start, p.due = now, now.Add(p.first)
+	s.watch(ctx, p)
+}
+
 // advance does what is due for one check, and says when to come back to it.
 func (s *Scheduler) advance(ctx context.Context, p *plan, now time.Time) time.Time {
 	if !p.deadline.IsZero() && !now.Before(p.deadline) {
-		if !p.hung {
+		if p.running && !p.hung {
 			s.log.Warn("check hangs", "check", p.Name, "timeout", p.Timeout)
 		}
-		p.hung, p.deadline = true, time.Time{}
-		p.plan(now, s.observe(p.Name, p.timedOut(), now))
+		p.hung, p.deadline = p.running, time.Time{}
+		p.plan(now, s.tell(p, p.timedOut(), p.patience(), now))
+	}
+	// A look that hangs is not joined by a second one, also where it is one of a check of that name which is gone. The
+	// time that one would have had passes all the same, so that what is said of the check keeps following its thresholds.
+	free := !p.running && s.leaving[p.Name] == nil
+	if p.deadline.IsZero() && free && p.asked.Load() {
+		p.due = earlier(p.due, p.began.Add(askedApart))
 	}
 	if p.deadline.IsZero() && !now.Before(p.due) {
-		// A look that hangs is not joined by a second one. The time that one would have had passes all the same, so
-		// that what is said of the check keeps following its thresholds.
 		p.deadline = now.Add(p.patience())
-		if !p.running {
-			s.start(ctx, p)
+		if free {
+			s.start(ctx, p, now)
 		}
 	}
 	if p.deadline.IsZero() {
@@ -190,21 +227,48 @@ func (s *Scheduler) advance(ctx context.Context, p *plan, now time.Time) time.Ti
 	return p.deadline
 }
 
-func (s *Scheduler) start(ctx context.Context, p *plan) {
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// tell passes a result on.
+func (s *Scheduler) tell(p *plan, r health.Result, took time.Duration, now time.Time) (unsettled bool) {
+	if s.Looked != nil {
+		s.Looked(p.Name, took, r)
+	}
+	return s.observe(p.Name, r, now)
+}
+
+func (s *Scheduler) start(ctx context.Context, p *plan, now time.Time) {
 	look, cancel := context.WithTimeout(ctx, p.Timeout)
-	p.running, p.cancel = true, cancel
+	p.running, p.cancel, p.began = true, cancel, now
+	p.asked.Store(false) // what is asked for from now on may concern what this look does not see
+	c := p.Check         // the plan's may change while the look runs
 	go func() {
-		s.ended <- ending{plan: p, result: p.look(look, s.log)}
+		r := c.look(look, s.log)
+		select {
+		case s.ended <- ending{plan: p, result: r, took: time.Since(now)}:
+		case <-s.over:
+		}
 	}()
 }
 
 // end takes in a look that returned. The result of one that had been given up on is dropped, and its check is looked at
-// afresh.
+// afresh; so is the one that took its place, if it is gone.
 func (s *Scheduler) end(ctx context.Context, e ending) {
-	p := e.plan
+	p, now := e.plan, time.Now()
 	p.cancel()
 	p.running = false
-	now := time.Now()
+	if p.gone {
+		delete(s.leaving, p.Name)
+		if heir := s.find(p.Name); heir != nil && !heir.running {
+			heir.deadline, heir.due = time.Time{}, earlier(heir.due, now)
+		}
+		return
+	}
 	if p.hung {
 		s.log.Info("check came back", "check", p.Name)
 		p.hung, p.deadline, p.due = false, time.Time{}, now
@@ -212,7 +276,7 @@ func (s *Scheduler) end(ctx context.Context, e ending) {
 	}
 	p.deadline = time.Time{}
 	if ctx.Err() == nil {
-		p.plan(now, s.observe(p.Name, e.result, now))
+		p.plan(now, s.tell(p, e.result, e.took, now))
 	}
 }
 
@@ -243,6 +307,9 @@ func (s *Scheduler) farewell() {
 		for _, p := range s.plans {
 			waiting = waiting || (p.running && !p.hung)
 		}
+		for _, p := range s.leaving {
+			waiting = waiting || !p.hung
+		}
 		if !waiting {
 			return
 		}
@@ -250,6 +317,9 @@ func (s *Scheduler) farewell() {
 		case e := <-s.ended:
 			e.plan.cancel()
 			e.plan.running = false
+			if e.plan.gone {
+				delete(s.leaving, e.plan.Name)
+			}
 		case <-patience.C:
 			return
 		}
