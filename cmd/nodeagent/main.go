@@ -31,6 +31,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.AddCommand(
 		newCheckCommand(),
+		newCleanupCommand(),
 		newConfigCommand(),
 		newMetricsCommand(),
 		newPreflightCommand(),

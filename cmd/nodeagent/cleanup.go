@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fettle-dev/fettle/internal/agent"
+	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/probes/catalogue"
+	"github.com/fettle-dev/fettle/internal/version"
+)
+
+func newCleanupCommand() *cobra.Command {
+	var force, state bool
+	cmd := &cobra.Command{
+		Use:   "cleanup",
+		Short: "Withdraws from the cluster what the agent said of this node",
+		Long: `Withdraws what agents said of this node, with the same configuration as run: their conditions on the Node, the status of
+the Host, and the Lease. The Host itself stays, since it is the controller's, and events stay until they expire. It may be
+repeated, and what is not there needs no withdrawing.
+
+It refuses while an agent runs on this machine, and while one elsewhere holds the node's lease and renews it; to see
+that it may have to wait for as long as that lease lasts.
+
+Exit status: 0 nothing is left, 2 something is, or could not be looked at.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := config.Load(cmd.Flags(), catalogue.Kinds())
+			if err != nil {
+				return err
+			}
+			return agent.Cleanup(cmd.Context(), agent.CleanupOptions{
+				Options: agent.Options{
+					Config: c, NodeName: nodeName(c), Version: version.String(), Getenv: os.Getenv,
+					Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+				},
+				Force: force, State: state,
+				Say: func(what string) { fmt.Fprintln(cmd.OutOrStdout(), what) },
+			})
+		},
+	}
+	config.AddFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&force, "force", false, "withdraw although another living agent holds the node's lease")
+	cmd.Flags().BoolVar(&state, "state", false, "also remove what the agent keeps in its state folder, its keys among it")
+	return cmd
+}
