@@ -54,7 +54,8 @@ func TestDefaultsAreValid(t *testing.T) {
 	if c.StateDir != "/var/lib/fettle" || c.HostRoot != "/" || c.Log != (config.Log{Level: "info", Format: "auto"}) {
 		t.Errorf("%+v", c)
 	}
-	if len(c.Checks) != len(catalogue.Kinds()) {
+	builtIn := slices.DeleteFunc(catalogue.Kinds(), func(k probes.Kind) bool { return k.Template })
+	if len(c.Checks) != len(builtIn) {
 		t.Errorf("%d checks", len(c.Checks))
 	}
 }
@@ -362,7 +363,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("accepted %+v", h)
 		}
 		for _, check := range c.Checks {
-			if s := check.Settings; s.Timeout <= 0 || s.Interval <= s.Timeout || s.FailureThreshold < 1 || s.SuccessThreshold < 1 || s.Name != check.Kind.Name {
+			if s := check.Settings; s.Timeout <= 0 || s.Interval <= s.Timeout || s.FailureThreshold < 1 || s.SuccessThreshold < 1 || s.Name == "" || s.Kind != check.Kind.Name || check.Kind.Template == (s.Name == s.Kind) {
 				t.Errorf("accepted %+v", s)
 			}
 		}

@@ -95,8 +95,10 @@ func newOverlay(flags *pflag.FlagSet, environ []string) overlay {
 }
 
 func (o overlay) configPath() (path string, explicit bool) {
-	if flag := o.flags.Lookup(configFlag); flag != nil && flag.Changed {
-		return flag.Value.String(), true
+	if o.flags != nil {
+		if flag := o.flags.Lookup(configFlag); flag != nil && flag.Changed {
+			return flag.Value.String(), true
+		}
 	}
 	if path := o.environment[configVariable]; path != "" {
 		return path, true

@@ -95,11 +95,7 @@ func (p *yamlPrinter) setting(indent, prefix string, s strict.Setting) {
 
 // inline is a value as YAML on one line.
 func inline(s strict.Setting) (string, error) {
-	node, err := s.Node(true)
-	if err != nil {
-		return "", err
-	}
-	value, err := yaml.Marshal(node)
+	value, err := yaml.Marshal(s.Node(true))
 	if err != nil {
 		return "", fmt.Errorf("encode %s: %w", s.Path, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
@@ -18,6 +19,7 @@ import (
 // editors, and by kubelets, which swap the folder that a ConfigMap's files are linked through.
 type folders struct {
 	path    string
+	every   time.Duration // from look to look without watches
 	log     *slog.Logger
 	watcher *fsnotify.Watcher // nil where inotify is not to be had
 	said    bool              // that it is not
@@ -27,11 +29,11 @@ type folders struct {
 	watched map[string]os.FileInfo
 }
 
-func newFolders(path string, log *slog.Logger) *folders {
+func newFolders(path string, every time.Duration, log *slog.Logger) *folders {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute
 	}
-	return &folders{path: path, log: log, watched: map[string]os.FileInfo{}}
+	return &folders{path: path, every: every, log: log, watched: map[string]os.FileInfo{}}
 }
 
 // refresh sets watches where they are needed now. It must come before the file is read, else a change in between is
@@ -133,7 +135,7 @@ func (f *folders) lost(err error) {
 	f.close()
 	f.watcher, f.watched, f.entries = nil, map[string]os.FileInfo{}, nil
 	if !f.said {
-		f.log.Warn("the configuration cannot be watched, it is read again from time to time", "file", f.path, "every", lookAgain.String(), "error", err)
+		f.log.Warn("the configuration cannot be watched, it is read again from time to time", "file", f.path, "every", f.every.String(), "error", err)
 	}
 	f.said = true
 }

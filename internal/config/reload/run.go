@@ -59,7 +59,7 @@ func (w *Watcher) follow(ctx context.Context, hup <-chan os.Signal, apply func(c
 	} else {
 		w.store(w.content)
 	}
-	watch := newFolders(w.path, w.log)
+	watch := newFolders(w.path, w.lookAgain, w.log)
 	defer watch.close()
 
 	since := time.Now() // the first change that was not looked at
@@ -99,9 +99,10 @@ func (w *Watcher) follow(ctx context.Context, hup <-chan os.Signal, apply func(c
 			}
 			pending = false
 			if !watch.refresh() {
-				timer.Reset(lookAgain)
+				timer.Reset(w.lookAgain)
 			}
 			w.reload(apply)
+			w.log.Debug("looked at the configuration", "file", w.path, "fault", w.Fault())
 		}
 	}
 }

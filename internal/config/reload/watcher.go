@@ -37,6 +37,8 @@ type Watcher struct {
 	sound config.Source
 	path  string
 	log   *slog.Logger
+	// lookAgain is the time from look to look where the file cannot be watched.
+	lookAgain time.Duration
 
 	// What is in force. Only the goroutine that reloads touches these after Start.
 	config  config.Config
@@ -50,7 +52,7 @@ type Watcher struct {
 // not valid, the last valid one that the state folder keeps is taken, else the defaults; of the environment and the flags
 // the values that are at fault are left out. What is wrong is the Watcher's Fault from then on.
 func Start(flags *pflag.FlagSet, kinds []probes.Kind) (config.Config, *Watcher) {
-	w := &Watcher{source: config.NewSource(flags, kinds), log: slog.New(slog.DiscardHandler)}
+	w := &Watcher{source: config.NewSource(flags, kinds), lookAgain: lookAgain, log: slog.New(slog.DiscardHandler)}
 	w.path, _ = w.source.Path()
 	w.sound = w.source
 	content, err := w.source.Read()

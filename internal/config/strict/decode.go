@@ -196,6 +196,7 @@ func (d *Decoder) value(n *yaml.Node, path string, into reflect.Value, tag refle
 		list := reflect.MakeSlice(into.Type(), len(items), len(items))
 		for i, item := range items {
 			at := fmt.Sprintf("%s[%d]", path, i)
+			d.places[at] = d.at(item.Line)
 			if isStruct(list.Index(i)) || isList(list.Index(i)) {
 				d.value(item, at, list.Index(i), tag)
 			} else {

@@ -2,9 +2,12 @@ package strict
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -197,25 +200,33 @@ func plain(v reflect.Value, hidden, hide bool) any {
 	}
 }
 
-// Node is the value as YAML that Mapping would decode to it, but for secrets with hide.
-func (s Setting) Node(hide bool) (*yaml.Node, error) {
-	var n yaml.Node
-	if err := n.Encode(s.Plain(hide)); err != nil {
-		return nil, fmt.Errorf("encode %s: %w", s.Path, err)
-	}
-	oneLine(&n)
-	return &n, nil
-}
+// Node is the value as YAML on one line that Mapping would decode to it, but for secrets with hide.
+func (s Setting) Node(hide bool) *yaml.Node { return nodeOf(s.Plain(hide)) }
 
-// oneLine keeps a value, also a text with line breaks, on the line of its key.
-func oneLine(n *yaml.Node) {
-	switch {
-	case n.Kind != yaml.ScalarNode:
-		n.Style = yaml.FlowStyle
-	case n.Style&yaml.LiteralStyle != 0:
-		n.Style = yaml.DoubleQuotedStyle
-	}
-	for _, child := range n.Content {
-		oneLine(child)
+// nodeOf makes a node of what plain gives. Texts with unusual characters are quoted, so that they stay on their line.
+func nodeOf(value any) *yaml.Node {
+	switch v := value.(type) {
+	case []any:
+		n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for _, item := range v {
+			n.Content = append(n.Content, nodeOf(item))
+		}
+		return n
+	case map[string]any:
+		n := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			n.Content = append(n.Content, nodeOf(key), nodeOf(v[key]))
+		}
+		return n
+	case string:
+		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}
+		if strings.ContainsFunc(v, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsPrint(r) }) {
+			n.Style = yaml.DoubleQuotedStyle
+		}
+		return n
+	case bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v)}
+	default:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: fmt.Sprint(v)}
 	}
 }

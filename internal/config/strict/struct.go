@@ -61,7 +61,7 @@ func (d *Decoder) refused(prefix string, keys []string) bool {
 }
 
 // given finds where the keys were given: the first that came from elsewhere than the file, since a file may be right by
-// itself, else the first that the file holds, else their struct, else the file.
+// itself, else the first that the file holds, else what they are in, else the file.
 func (d *Decoder) given(prefix string, keys []string) (string, place) {
 	for _, fromFile := range []bool{false, true} {
 		for _, k := range keys {
@@ -74,8 +74,10 @@ func (d *Decoder) given(prefix string, keys []string) (string, place) {
 	if len(keys) > 0 {
 		key = join(prefix, keys[0])
 	}
-	if at, ok := d.places[prefix]; ok {
-		return key, at
+	for outer := prefix; outer != ""; outer = outer[:max(0, strings.LastIndexAny(outer, ".["))] {
+		if at, ok := d.places[outer]; ok {
+			return key, at
+		}
 	}
 	return key, place{where: d.file}
 }
