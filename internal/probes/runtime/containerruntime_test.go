@@ -234,9 +234,21 @@ func TestLooksLeaveNothingBehind(t *testing.T) {
 	awaitGoroutines(t, failed)
 }
 
+// Checks are made anew at each change of the configuration, and nobody tells the old ones.
+func TestChecksThatAreMadeAnewLeaveNothingBehind(t *testing.T) {
+	h := newHost(t)
+	h.serve(containerdSocket, fixture(t, "containerd-1.7-ready"))
+	before := gort.NumGoroutine()
+	for range 50 {
+		expect(t, look(t, containerRuntime(h, nil), patience), health.OK, health.ReasonOK, "containerd v1.7.27 is ready")
+	}
+	awaitGoroutines(t, before)
+}
+
 func awaitGoroutines(t *testing.T, most int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); gort.NumGoroutine() > most; time.Sleep(10 * time.Millisecond) {
+		gort.GC() // what nobody holds any more is closed
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, at most %d were expected", gort.NumGoroutine(), most)
 		}

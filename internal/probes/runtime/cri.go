@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,10 +24,17 @@ import (
 // One connection is kept from call to call, which takes less memory than one for each. After a call that failed there
 // is none: gRPC would go on connecting in the background, and hold back the next call for as long as it waits. The
 // socket is looked for at every call, so that a new runtime is found. Its methods may be called from any goroutine.
+//
+// A CRI that nobody holds any more closes its connection, as a file does: checks are made anew when the configuration
+// changes, and nobody tells the old ones.
 type CRI struct {
 	host     *hostfs.Root
 	endpoint string
+	*kept
+}
 
+// kept is what a CRI keeps from call to call. It does not know the CRI, whose end would else never come.
+type kept struct {
 	mu   sync.Mutex
 	link *link
 	// answered is the socket of the last call that succeeded. A runtime that was there is expected from then on: some take
@@ -36,7 +44,14 @@ type CRI struct {
 
 // NewCRI asks the runtime at an endpoint such as unix:///run/containerd/containerd.sock; empty: the one that is found,
 // as locate says. It does not connect yet.
-func NewCRI(host *hostfs.Root, endpoint string) *CRI { return &CRI{host: host, endpoint: endpoint} }
+func NewCRI(host *hostfs.Root, endpoint string) *CRI {
+	c := &CRI{host: host, endpoint: endpoint, kept: &kept{}}
+	runtime.AddCleanup(c, (*kept).close, c.kept)
+	return c
+}
+
+// Close closes the connection, if there is one.
+func (c *CRI) Close() { c.close() }
 
 // ErrNoRuntime says that the machine has no container runtime that speaks CRI, and that nobody asks for one.
 var ErrNoRuntime = errors.New("no container runtime is configured or found")
@@ -48,13 +63,12 @@ func (c *CRI) Reachable(ctx context.Context) error {
 	return err
 }
 
-// Close closes the connection, if there is one.
-func (c *CRI) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.link != nil {
-		c.link.end()
-		c.link = nil
+func (k *kept) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.link != nil {
+		k.link.end()
+		k.link = nil
 	}
 }
 
@@ -131,31 +145,31 @@ func (c *CRI) locate() (endpoint, error) {
 	return at, err
 }
 
-func (c *CRI) remember(socket string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answered = socket
+func (k *kept) remember(socket string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.answered = socket
 }
 
 // linked gives the connection to a socket. It connects when it is first used.
-func (c *CRI) linked(socket string) *link {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.link != nil && c.link.socket == socket {
-		return c.link
+func (k *kept) linked(socket string) *link {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.link != nil && k.link.socket == socket {
+		return k.link
 	}
-	if c.link != nil {
-		c.link.end()
+	if k.link != nil {
+		k.link.end()
 	}
-	c.link = newLink(socket)
-	return c.link
+	k.link = newLink(socket)
+	return k.link
 }
 
-func (c *CRI) drop(l *link) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.link == l {
-		c.link = nil
+func (k *kept) drop(l *link) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.link == l {
+		k.link = nil
 	}
 	l.end()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -160,7 +161,7 @@ func (h host) serve(socket string, runtime runtimev1.RuntimeServiceServer) (stop
 	go func() { ended <- server.Serve(l) }()
 	stop = func() {
 		server.Stop()
-		if err := <-ended; err != nil {
+		if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // it may not have begun to serve
 			h.t.Error(err)
 		}
 		ended <- nil
