@@ -32,7 +32,7 @@ func kinds() []probes.Kind { return []probes.Kind{Clock, ProcessIDs, FileHandles
 // The folders of testdata are what the named kernels showed.
 func TestMachinesOfSeveralKernels(t *testing.T) {
 	folders, err := filepath.Glob("testdata/*")
-	if err != nil || len(folders) == 0 {
+	if err != nil || len(folders) < 3 {
 		t.Fatalf("%q, %v", folders, err)
 	}
 	for _, folder := range folders {
@@ -126,6 +126,34 @@ func TestLimitsOfControlGroups(t *testing.T) {
 		write(t, dir, hierarchy+"/kubepods/pids.max", "2000")
 		write(t, dir, "proc/loadavg", "0.00 0.00 0.00 1/800 200")
 		expect(t, p.Run(t.Context()), health.Degraded, ProcessIDsLow, "80% or more of kernel.threads-max in use")
+	}
+}
+
+// What was dropped before the first look does not count, what is dropped from then on does, until it is over.
+func TestDroppedPackets(t *testing.T) {
+	const head = "entries  clashres found new invalid ignore delete chainlength insert insert_failed drop early_drop icmp_error  expect_new expect_create expect_delete search_restart\n"
+	dir := t.TempDir()
+	write(t, dir, "proc/loadavg", "0.00 0.00 0.00 1/100 200")
+	write(t, dir, "proc/sys/net/netfilter/nf_conntrack_count", "1")
+	write(t, dir, "proc/sys/net/netfilter/nf_conntrack_max", "100")
+	p := Conntrack.Build(probes.Env{Host: machine(t, dir)}, Conntrack.NewOptions())
+	for _, step := range []struct {
+		drop    string // of the second of two processors, hexadecimal
+		verdict health.Verdict
+		reason  string
+		message string
+	}{
+		{"0000ffff", health.OK, "OK", "connections can be tracked"},
+		{"00ffffff", health.Degraded, ConntrackDropping, "60 packets a minute or more are dropped"},
+		{"00ffffff", health.OK, "OK", "connections can be tracked"},
+	} {
+		row := "00000001  00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 % 00000000 00000000  00000000 00000000 00000000 00000000"
+		write(t, dir, "proc/net/stat/nf_conntrack", head+strings.Replace(row, "%", "00000000", 1)+"\n"+strings.Replace(row, "%", step.drop, 1))
+		expect(t, p.Run(t.Context()), step.verdict, step.reason, step.message)
+	}
+	write(t, dir, "proc/net/stat/nf_conntrack", head+"nonsense")
+	if got := p.Run(t.Context()); got.Verdict != health.Unknown || got.Reason != ConntrackUnreadable {
+		t.Errorf("%+v", got)
 	}
 }
 

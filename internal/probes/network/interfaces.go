@@ -258,7 +258,8 @@ func (o InterfacesOptions) judgeLink(links []link, l link) []fault {
 	if reason, words := l.works(); reason != "" {
 		return []fault{{reason, words}}
 	}
-	if o.Addresses && l.master == 0 && !l.loopback && !l.global() && !(len(l.addresses) > 0 && unnumbered(links)) {
+	addressed := l.global() || (len(l.addresses) > 0 && unnumbered(links))
+	if o.Addresses && l.master == 0 && !l.loopback && !addressed {
 		return []fault{{InterfaceNoAddress, l.name + " has no address"}}
 	}
 	return nil

@@ -71,8 +71,7 @@ func readLinks(wanted func(index int, name string) bool) (links []link, err erro
 	err = whole(func() error {
 		links = links[:0]
 		if err := dump(unix.RTM_GETLINK, unix.RTM_NEWLINK, func(message []byte) error {
-			index, name, kind := identify(message)
-			if kind == "veth" && !wanted(index, name) {
+			if index, name, pods := identify(message); pods && !wanted(index, name) {
 				return nil
 			}
 			l, err := netlink.LinkDeserialize(nil, message)
@@ -115,21 +114,26 @@ func dump(ask int, answer uint16, each func(message []byte) error, with ...nl.Ne
 	return errors.Join(err, failed)
 }
 
-// identify reads of a message about an interface what tells whether to read the rest.
-func identify(message []byte) (index int, name, kind string) {
+// identify reads of a message about an interface what tells whether to read the rest. One of a pod is a veth that is no
+// member of a bond.
+func identify(message []byte) (index int, name string, pods bool) {
+	var kind, memberOf string
 	for k, v := range attributes(message[unix.SizeofIfInfomsg:]) {
 		switch k {
 		case unix.IFLA_IFNAME:
 			name = nl.BytesToString(v)
 		case unix.IFLA_LINKINFO:
 			for k, v := range attributes(v) {
-				if k == nl.IFLA_INFO_KIND {
+				switch k {
+				case nl.IFLA_INFO_KIND:
 					kind = nl.BytesToString(v)
+				case nl.IFLA_INFO_SLAVE_KIND:
+					memberOf = nl.BytesToString(v)
 				}
 			}
 		}
 	}
-	return int(nl.DeserializeIfInfomsg(message).Index), name, kind
+	return int(nl.DeserializeIfInfomsg(message).Index), name, kind == "veth" && memberOf != "bond"
 }
 
 // attributes walks over netlink attributes without copying them; see netlink(7).
