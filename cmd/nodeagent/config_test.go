@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/probes/catalogue"
+)
+
+func TestConfigValidateReadsStandardInput(t *testing.T) {
+	for _, tc := range []struct {
+		file, stdout, stderr string
+		code                 int
+	}{
+		{file: "log: {level: warn}\n", stdout: "- is valid\n"},
+		{file: "log: {level: loud}\nfoo: 1\n", code: 2, stderr: `nodeagent: standard input:1: log.level: "loud" is not one of the allowed values (allowed: debug, info, warn, error)
+standard input:2: foo: unknown key "foo" (allowed: nodeName, kubeconfig, stateDir, hostRoot, heartbeat, log, endpoints, checks)
+`},
+	} {
+		var out, errs bytes.Buffer
+		root := newRootCommand()
+		root.SetArgs([]string{"config", "validate", "-"})
+		root.SetIn(strings.NewReader(tc.file))
+		root.SetOut(&out)
+		root.SetErr(&errs)
+		if code := execute(t.Context(), root); code != tc.code || out.String() != tc.stdout || errs.String() != tc.stderr {
+			t.Errorf("%d %q\n%s", code, out.String(), errs.String())
+		}
+	}
+}
+
+// Of every kind of check there is, what is printed is a configuration that is the same again.
+func TestConfigPrintIsAConfiguration(t *testing.T) {
+	path := configFile(t, "")
+	t.Setenv("FETTLE_CHECKS_CNI_CONFIG_BIN_DIRS", "/a,/b")
+	stdout, stderr, code := run(t, "config", "print", "--config", path, "--heartbeat-interval", "11s")
+	if code != 0 || stderr != "" {
+		t.Fatalf("%d %s", code, stderr)
+	}
+	for _, line := range []string{"  interval: 11s # flag --heartbeat-interval\n", "  binDirs: [/a, /b] # environment FETTLE_CHECKS_CNI_CONFIG_BIN_DIRS\n", "nodeName: worker-1 # " + path + ":1\n"} {
+		if !strings.Contains(stdout, line) {
+			t.Errorf("%q is not in\n%s", line, stdout)
+		}
+	}
+	printed := filepath.Join(t.TempDir(), "printed.yaml")
+	if err := os.WriteFile(printed, []byte(stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if stdout, stderr, code := run(t, "config", "validate", printed); code != 0 {
+		t.Fatalf("%d %s %s", code, stdout, stderr)
+	}
+	again, err := config.LoadFile(printed, catalogue.Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := config.LoadFile(path, catalogue.Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed := strings.Join(again.Changes(before), " "); changed != "heartbeat.interval checks[cni-config].binDirs" {
+		t.Errorf("changed: %s", changed)
+	}
+}
+
+func TestConfigPrintAsJSON(t *testing.T) {
+	stdout, stderr, code := run(t, "config", "print", "--config", configFile(t, ""), "-o", "json")
+	var out struct{ Keys []struct{ Key string } }
+	if err := json.Unmarshal([]byte(stdout), &out); code != 0 || err != nil || len(out.Keys) < 100 {
+		t.Errorf("%d keys, %d, %v, %s", len(out.Keys), code, err, stderr)
+	}
+}
+
+func TestConfigPrintRefuses(t *testing.T) {
+	t.Setenv("FETTLE_LOG_LEVL", "debug")
+	stdout, stderr, code := run(t, "config", "print", "--config", configFile(t, ""), "--log-format", "xml")
+	if code != 2 || stdout != "" || !strings.Contains(stderr, `did you mean "FETTLE_LOG_LEVEL"?`) || !strings.Contains(stderr, "flag --log-format: ") {
+		t.Errorf("%d %q %s", code, stdout, stderr)
+	}
+	if _, stderr, code := run(t, "config", "print", "-o", "toml"); code != 2 || stderr != "nodeagent: flag --output: \"toml\" is not a form of output (allowed: yaml, json)\n" {
+		t.Errorf("%d %s", code, stderr)
+	}
+}
+
+func TestConfigDocsNameEveryCheck(t *testing.T) {
+	stdout, _, code := run(t, "config", "docs")
+	if code != 0 {
+		t.Fatal(code)
+	}
+	for _, k := range catalogue.Kinds() {
+		if !strings.Contains(stdout, "\n### "+k.Name+"\n") {
+			t.Errorf("%s is missing", k.Name)
+		}
+	}
+}
