@@ -24,27 +24,16 @@ const (
 )
 
 // keepFile keeps the status file current until the context ends. A file that cannot be written is tried again at the next
-// change, and said once for each reason. It stays when the agent ends: its time tells from when it is.
+// change, and said once for each reason. It stays when the agent ends, with the last there was to say: its time tells from
+// when it is.
 func (s *Server) keepFile(ctx context.Context) {
-	var (
-		written Status
-		at      time.Time
-		fault   string
-	)
-	for ctx.Err() == nil {
-		now := s.Status()
-		if at.IsZero() || fault != "" || time.Since(at) >= rewriteAfter || !sameSubstance(now, written) {
-			err := writeStatus(s.o.StatusFile, now)
-			switch {
-			case err != nil && err.Error() != fault:
-				s.o.Log.Warn("cannot write the status file; trying again", "error", err)
-			case err == nil && fault != "":
-				s.o.Log.Info("the status file is written again", "statusFile", s.o.StatusFile)
-			}
-			written, at, fault = now, time.Now(), text(err)
-		}
+	k := keeper{server: s}
+	k.keep()
+	for {
 		select {
 		case <-ctx.Done():
+			k.keep()
+			return
 		case <-time.After(lookAgain):
 		case <-s.o.Board.changed:
 			select {
@@ -52,7 +41,32 @@ func (s *Server) keepFile(ctx context.Context) {
 			case <-time.After(coalesce):
 			}
 		}
+		k.keep()
 	}
+}
+
+// keeper knows what the status file says.
+type keeper struct {
+	server  *Server
+	written Status
+	at      time.Time
+	fault   string
+}
+
+// keep writes the file when it is to say something else, or has not been written for long.
+func (k *keeper) keep() {
+	now, log := k.server.Status(), k.server.o.Log
+	if !k.at.IsZero() && k.fault == "" && time.Since(k.at) < rewriteAfter && sameSubstance(now, k.written) {
+		return
+	}
+	err := writeStatus(k.server.o.StatusFile, now)
+	switch {
+	case err != nil && err.Error() != k.fault:
+		log.Warn("cannot write the status file; trying again", "error", err)
+	case err == nil && k.fault != "":
+		log.Info("the status file is written again", "statusFile", k.server.o.StatusFile)
+	}
+	k.written, k.at, k.fault = now, time.Now(), text(err)
 }
 
 func text(err error) string {

@@ -2,8 +2,11 @@ package endpoints
 
 import (
 	"bytes"
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +36,25 @@ func TestTheStatusFileFollowsAndEverybodyMayReadIt(t *testing.T) {
 	})
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %q %v", left, err)
+	}
+}
+
+func TestTheFileHasTheLastThereWasToSay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "status.json")
+	agent, board, source := well()
+	s, err := New(Options{StatusFile: path, Agent: agent, Board: board, Source: source, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { s.Run(ctx) })
+	await(t, "the file is there", func() bool { _, err := ReadFile(path); return err == nil })
+	source.change(func(s *told) { s.config.Fault = "line 3" })
+	stop()
+	run.Wait()
+	if s, err := ReadFile(path); err != nil || s.Configuration.Fault != "line 3" {
+		t.Errorf("%+v %v", s.Configuration, err)
 	}
 }
 
