@@ -129,7 +129,7 @@ func (f fields) keys() []string {
 
 func (f fields) decode(d *Decoder, key, path string, value *yaml.Node) bool {
 	for i := range f.value.NumField() {
-		if field := f.value.Type().Field(i); field.Tag.Get("key") == key {
+		if field := f.value.Type().Field(i); key != "" && field.Tag.Get("key") == key {
 			d.value(value, path, f.value.Field(i), field.Tag)
 			return true
 		}

@@ -95,6 +95,8 @@ func TestFaults(t *testing.T) {
 			`f.yaml:1: weather: unknown key "weather" (allowed: name, every, count, on, colour, dir, dirs, nested)`}},
 		{name: "a nested unknown key", content: "nested:\n  lov: 1\n", want: []string{
 			`f.yaml:2: nested.lov: unknown key "lov"; did you mean "low"? (allowed: low, high)`}},
+		{name: "an empty key", content: "\"\": a\n", want: []string{
+			`f.yaml:1: "": unknown key "" (allowed: name, every, count, on, colour, dir, dirs, nested)`}},
 		{name: "a key twice", content: "name: a\nname: b\n", want: []string{
 			`f.yaml:2: name: is set a second time; the first is in line 1`}},
 		{name: "a number for text", content: "name: 7\n", want: []string{
