@@ -10,9 +10,14 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fettle-dev/fettle/internal/child"
 )
 
 func main() {
+	if err := child.Adopt(); err != nil {
+		fmt.Fprintln(os.Stderr, "nodeagent: what checks leave behind is not cleared away:", err)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	code := execute(ctx, newRootCommand())
 	stop()

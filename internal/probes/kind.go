@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -123,9 +124,15 @@ func Define[Options any](kind Kind, defaults func() Options, build func(Env, Opt
 // NewOptions returns a pointer to the kind's options struct, filled with the defaults.
 func (k Kind) NewOptions() any { return k.options() }
 
+// ReasonsOfOptions is an options struct that adds to its kind's reasons, such as one that the user named.
+type ReasonsOfOptions interface{ OwnReasons() reasons.Table }
+
 // Build makes a probe from options that came from NewOptions. Whatever the probe answers is held against the kind's
 // table of reasons. It is a Watcher if the kind's probe is one.
 func (k Kind) Build(env Env, options any) Probe {
+	if own, ok := options.(ReasonsOfOptions); ok {
+		k.Reasons = slices.Concat(k.Reasons, own.OwnReasons())
+	}
 	d := declared{kind: k, probe: k.build(env, options)}
 	if w, ok := d.probe.(Watcher); ok {
 		return watching{declared: d, watcher: w}
@@ -154,14 +161,6 @@ func (d declared) Run(ctx context.Context) health.Result {
 	}
 	return r
 }
-
-// declaredWatcher watches as the probe does.
-type declaredWatcher struct {
-	declared
-	watch func(ctx context.Context, look func())
-}
-
-func (d declaredWatcher) Watch(ctx context.Context, look func()) { d.watch(ctx, look) }
 
 // Declares reports an error unless the result's reason is in the kind's table, or in Common, with this verdict.
 func (k Kind) Declares(r health.Result) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/cni"
+	"github.com/fettle-dev/fettle/internal/probes/custom"
 	"github.com/fettle-dev/fettle/internal/probes/kernel"
 	"github.com/fettle-dev/fettle/internal/probes/network"
 	"github.com/fettle-dev/fettle/internal/probes/runtime"
@@ -28,6 +29,7 @@ func Kinds() []probes.Kind {
 		kernel.Clock, kernel.ProcessIDs, kernel.FileHandles, kernel.Conntrack,
 		runtime.ContainerRuntime, runtime.RuntimeNetwork, runtime.Kubelet, runtime.Units,
 		self.Config, self.Heartbeat,
+		custom.Exec, custom.HTTP, custom.TCP, custom.File,
 	}
 }
 
