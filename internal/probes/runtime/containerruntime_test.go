@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -369,4 +370,24 @@ func TestSocketThatMayNotBeOpened(t *testing.T) {
 	if want := "unknown|RuntimeNotAsked|connecting to " + containerdSocket + " failed on the agent's side: permission denied\n"; err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// A machine that has no descriptor left says nothing of its runtime, nor of its kubelet.
+func TestOutOfDescriptors(t *testing.T) {
+	h := newHost(t)
+	h.serve(containerdSocket, fixture(t, "containerd-1.7-ready"))
+	p, kubelet := containerRuntime(h, nil), kubelet(h, "127.0.0.1:1")
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	ofRuntime, ofKubelet := look(t, p, patience), look(t, kubelet, patience)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ofRuntime, health.Unknown, runtime.RuntimeNotAsked, "connecting to "+containerdSocket+" failed on the agent's side: too many open files")
+	expect(t, ofKubelet, health.Unknown, runtime.KubeletNotAsked, "connecting to 127.0.0.1:1 failed on the agent's side: too many open files")
 }
