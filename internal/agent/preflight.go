@@ -2,23 +2,16 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/hostfs"
-	"github.com/fettle-dev/fettle/internal/kubeclient"
-	"github.com/fettle-dev/fettle/internal/report"
+	"github.com/fettle-dev/fettle/internal/sealing"
 	"github.com/fettle-dev/fettle/internal/statefile"
 	"github.com/fettle-dev/fettle/internal/systemd"
 )
@@ -45,7 +38,7 @@ func Preflight(ctx context.Context, o Options) []Finding {
 		return []Finding{{Need: "host root", Required: true, Detail: err.Error() + "; mount the machine's root file system and name it with --host-root"}}
 	}
 	defer func() { _ = host.Close() }() // only read from
-	all := []Finding{hostRoot(host), hostProcesses(host), stateFolder(o.Config.StateDir)}
+	all := []Finding{hostRoot(host), hostProcesses(host), stateFolder(o.Config.StateDir), sealingKey(o.Config.StateDir)}
 	all = append(all, hostSystemd(ctx, o, host)...)
 	return append(all, apiServer(ctx, o, host)...)
 }
@@ -95,6 +88,21 @@ func stateFolder(dir string) Finding {
 	return f
 }
 
+// sealingKey makes none: that is for the agent that holds the state folder.
+func sealingKey(dir string) Finding {
+	f := Finding{Need: "key for sealed values"} // what is not sealed works without
+	key, err := sealing.Load(dir)
+	switch {
+	case statefile.Missing(err):
+		f.OK, f.Detail = true, "none yet; the agent makes one when it first starts"
+	case err != nil:
+		f.Detail = err.Error()
+	default:
+		f.OK, f.Detail = true, "the public key is "+key.PublicKey()
+	}
+	return f
+}
+
 func hostSystemd(ctx context.Context, o Options, host *hostfs.Root) []Finding {
 	if !hasSystemd(host) {
 		return []Finding{{Need: "systemd over D-Bus", OK: true, Detail: "this machine does not run systemd, so it is not needed"}}
@@ -121,71 +129,4 @@ func hostSystemd(ctx context.Context, o Options, host *hostfs.Root) []Finding {
 		unit.OK, unit.Detail = true, "/bin/true was run on the machine"
 	}
 	return []Finding{reachable, unit}
-}
-
-func apiServer(ctx context.Context, o Options, host *hostfs.Root) []Finding {
-	reachable := Finding{Need: "API server", Required: true}
-	connector := kubeclient.Connector{
-		Source: sourceOf(o, host), NodeName: o.NodeName, UserAgent: "fettle-nodeagent/" + o.Version + " (preflight)",
-		Log: slog.New(slog.DiscardHandler),
-	}
-	found, err := connector.Try(ctx)
-	if errors.Is(err, kubeclient.ErrStandalone) {
-		return []Finding{{Need: "API server", OK: true, Detail: err.Error()}}
-	}
-	if err != nil {
-		reachable.Detail = err.Error()
-		return []Finding{reachable}
-	}
-	reachable.OK, reachable.Detail = true, found.Config.Host+" by "+found.Origin
-	client, err := kubeclient.New(found.Config, kubeclient.Settings{
-		UserAgent: connector.UserAgent, CallTimeout: preflightLimit, CallsPerSecond: 10, Burst: 10,
-	})
-	if err != nil {
-		reachable.OK, reachable.Detail = false, err.Error()
-		return []Finding{reachable}
-	}
-	return append([]Finding{reachable}, rights(ctx, client, o.NodeName)...)
-}
-
-// rights tries what the agent's identity may do. An answer that the object is there already, or not yet, comes after the
-// API server has let the request through.
-func rights(ctx context.Context, client *kubeclient.Client, name string) []Finding {
-	node, nodeErr := client.Node(ctx, name)
-	body, bodyErr := report.NodeStatus(name, node.UID, nil)
-	_, hostErr := client.ListHost(ctx, name)
-	holder := "preflight"
-	_, leaseErr := client.CreateLease(ctx, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fettlev1alpha1.LeaseNamespace, Name: name},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
-	}, kubeclient.ApplyOptions{DryRun: true})
-	if apierrors.IsAlreadyExists(leaseErr) {
-		leaseErr = nil
-	}
-	all := []Finding{
-		right("read the node", nodeErr, "node "+name+" is registered"),
-		right("write the lease", leaseErr, fettlev1alpha1.LeaseNamespace+"/"+name+" (dry run)"),
-		right("read the host object", hostErr, "allowed"),
-	}
-	if apierrors.IsNotFound(nodeErr) {
-		all[0].OK, all[0].Required = true, false
-		all[0].Detail = "node " + name + " is not registered yet; is its name right? See --node-name"
-		return append(all, Finding{Need: "write the node's conditions", OK: true, Detail: "not tried: the node is not registered yet"})
-	}
-	err := errors.Join(nodeErr, bodyErr)
-	if err == nil {
-		err = client.ApplyNodeStatus(ctx, name, body, kubeclient.ApplyOptions{DryRun: true})
-	}
-	return append(all, right("write the node's conditions", err, "allowed (dry run)"))
-}
-
-func right(need string, err error, well string) Finding {
-	f := Finding{Need: need, Required: true, OK: err == nil, Detail: well}
-	if err != nil {
-		f.Detail = err.Error()
-		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-			f.Detail += "; apply Fettle's manifests, which hold the namespaces and rights"
-		}
-	}
-	return f
 }

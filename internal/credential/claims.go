@@ -18,6 +18,9 @@ type Claims struct {
 	IssuedAt, Expires time.Time
 }
 
+// ErrPodToken says that a token is bound to a pod.
+var ErrPodToken = errors.New("it is bound to a pod, so the kubelet renews it")
+
 // Holder is whose token it is. UIDs are never used twice, so equal holders are of the same cluster and the same Node
 // object, not only of the same names. The issuer and the audiences are not compared: a cluster may change both while
 // the holder stays.
@@ -33,7 +36,7 @@ func (c Claims) life() time.Duration { return c.Expires.Sub(c.IssuedAt) }
 func (c Claims) renewable() error {
 	switch {
 	case c.Pod != "":
-		return errors.New("it is bound to a pod, so the kubelet renews it")
+		return ErrPodToken
 	case c.Node == "" || c.NodeUID == "":
 		return errors.New("it is not bound to a Node")
 	case c.Expires.IsZero():

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -31,17 +32,17 @@ func (r *Renewer) Use(config *rest.Config) *rest.Config {
 	if d.path != "" {
 		content, err := os.ReadFile(d.path)
 		if err != nil {
-			r.none(fmt.Sprintf("the token that was delivered cannot be read: %v", err))
+			r.none(fmt.Errorf("the token that was delivered cannot be read: %w", err))
 			return config
 		}
 		d.text = string(content)
 	}
 	if d.text = strings.TrimSpace(d.text); d.text == "" {
-		r.none("the agent does not authenticate by a token")
+		r.none(errNoToken)
 		return config
 	}
 	if err := r.deliver(d); err != nil {
-		r.none("of the token that was delivered: " + err.Error())
+		r.none(fmt.Errorf("of the token that was delivered: %w", err))
 		return config
 	}
 	own := rest.CopyConfig(config)
@@ -50,8 +51,10 @@ func (r *Renewer) Use(config *rest.Config) *rest.Config {
 	return own
 }
 
+var errNoToken = errors.New("the agent does not authenticate by a token")
+
 // none says that there is no token to renew.
-func (r *Renewer) none(why string) {
+func (r *Renewer) none(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.current, r.delivered = nil, delivery{}

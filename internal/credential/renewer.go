@@ -58,9 +58,11 @@ type token struct {
 
 // Status is how it stands with the agent's token.
 type Status struct {
-	// Renews is true while the agent renews its token itself. Else Why says why not.
+	// Renews is true while the agent renews its token itself. Else Why says why not; ErrPodToken is no fault.
 	Renews bool
-	Why    string
+	Why    error
+	// Node is the node that the token in use is bound to; empty while Renews is false.
+	Node string
 	// ExpiresAt and RenewAt are of the token in use, the former by the API server's clock.
 	ExpiresAt, RenewAt time.Time
 	// LastRenewal is when this process last got one; zero: not yet.
@@ -91,7 +93,7 @@ func New(o Options) *Renewer {
 	if o.Spread == nil {
 		o.Spread = rand.Float64
 	}
-	return &Renewer{o: o, due: make(chan struct{}, 1), status: Status{Why: "no kubeconfig with a token is in use"}}
+	return &Renewer{o: o, due: make(chan struct{}, 1), status: Status{Why: errNoToken}}
 }
 
 // Status is how it stands now.
@@ -140,6 +142,18 @@ func (r *Renewer) next() (at time.Time, any bool) {
 		return r.retryAt, true
 	}
 	return r.current.due, true
+}
+
+// Request is what Run asks for when it is due, for those who want to know beforehand whether it is granted. ok is false
+// when there is nothing to renew.
+func (r *Renewer) Request() (namespace, serviceAccount string, tr *authenticationv1.TokenRequest, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == nil {
+		return "", "", nil, false
+	}
+	c := r.current.claims
+	return c.Namespace, c.ServiceAccount, request(c), true
 }
 
 func (r *Renewer) renew(ctx context.Context, api Requester) {
@@ -208,7 +222,7 @@ func (r *Renewer) took(from, got *token) {
 // use makes a token the one in use. The caller holds the lock.
 func (r *Renewer) use(t *token) {
 	r.current, r.failures, r.complaint = t, 0, ""
-	r.status.Renews, r.status.Why, r.status.Refused = true, "", ""
+	r.status.Renews, r.status.Why, r.status.Refused, r.status.Node = true, nil, "", t.claims.Node
 	r.status.ExpiresAt, r.status.RenewAt = t.claims.Expires, t.due.Round(0)
 	select {
 	case r.due <- struct{}{}:

@@ -291,7 +291,7 @@ func TestWhatIsNotTheAgentsToRenew(t *testing.T) {
 			if got := r.Use(config); got != config {
 				t.Errorf("the configuration was changed to %+v", got)
 			}
-			if s := r.Status(); s.Renews || !strings.Contains(s.Why, tc.why) {
+			if s := r.Status(); s.Renews || s.Why == nil || !strings.Contains(s.Why.Error(), tc.why) {
 				t.Errorf("status is %+v, want %q", s, tc.why)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
