@@ -53,15 +53,9 @@ func install(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(t.TempDir(), "nodeagent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, root+"cmd/nodeagent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	f := &fixture{cluster: c, clients: clients, Machine: machines.ForTest(t, machines.Options{
 		Name:  node,
-		Binds: []machines.Bind{{Source: binary, Target: "/usr/bin/nodeagent"}},
+		Binds: []machines.Bind{{Source: built(t), Target: "/usr/bin/nodeagent"}},
 		Files: []machines.File{
 			{Path: "/etc/systemd/system/nodeagent.service", Text: read(t, "nodeagent.service")},
 			{Path: "/etc/fettle/kubeconfig", Text: read(t, kubeconfig), Mode: 0o600},
@@ -71,6 +65,18 @@ func install(t *testing.T) *fixture {
 		},
 	})}
 	return f
+}
+
+// built is the agent's binary.
+func built(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "nodeagent")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/nodeagent")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return binary
 }
 
 func TestTheUnitAsShipped(t *testing.T) {
