@@ -36,8 +36,13 @@ standard input:2: foo: unknown key "foo" (allowed: nodeName, kubeconfig, stateDi
 
 // Of every kind of check there is, what is printed is a configuration that is the same again.
 func TestConfigPrintIsAConfiguration(t *testing.T) {
-	path := configFile(t, "")
+	path := configFile(t, `- {name: raid, kind: exec, command: [/usr/bin/raid, --all], reason: RaidBroken, condition: example.com/Raid}
+- {name: api, kind: http, url: "https://127.0.0.1/", status: ["200-204", "301"], body: "^ok: \\d+$", dependsOn: [default-route]}
+- {name: registry, kind: tcp, address: "127.0.0.1:5000"}
+- {name: stamp, kind: file, path: /run/stamp, maxAge: 1h, minSize: 4Ki, content: "a # b"}
+`)
 	t.Setenv("FETTLE_CHECKS_CNI_CONFIG_BIN_DIRS", "/a,/b")
+	t.Setenv("FETTLE_CHECKS_API_STATUS", "200-204,418")
 	stdout, stderr, code := run(t, "config", "print", "--config", path, "--heartbeat-interval", "11s")
 	if code != 0 || stderr != "" {
 		t.Fatalf("%d %s", code, stderr)
@@ -62,7 +67,7 @@ func TestConfigPrintIsAConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if changed := strings.Join(again.Changes(before), " "); changed != "heartbeat.interval checks[cni-config].binDirs" {
+	if changed := strings.Join(again.Changes(before), " "); changed != "heartbeat.interval checks[cni-config].binDirs checks[api].status" {
 		t.Errorf("changed: %s", changed)
 	}
 }

@@ -58,7 +58,7 @@ func isSecret(tag reflect.StructTag) bool { return tag.Get("secret") == "true" }
 // of what is allowed to others, such as no path where only absolute ones are.
 func assignOrKeep(into reflect.Value, tag reflect.StructTag, raw string) string {
 	same := reflect.New(into.Type()).Elem()
-	if parse(same, raw) == "" && same.Equal(into) {
+	if parse(same, raw) == "" && reflect.DeepEqual(same.Interface(), into.Interface()) {
 		return ""
 	}
 	return assign(into, tag, raw)
