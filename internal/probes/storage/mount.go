@@ -158,7 +158,7 @@ func (l *mountLook) Run(ctx context.Context) health.Result {
 	if slices.Contains(neverWritable, at.FSType) {
 		return probes.OK("%s is mounted as expected", l.Path)
 	}
-	if reason, what := l.fill.judge(l.limits(), usageFrom(st)); reason != "" {
+	if reason, what := l.judge(l.limits(), usageFrom(st)); reason != "" {
 		return probes.Because(mountReasons, reason, "%s: %s", l.Path, what)
 	}
 	return probes.OK("%s is mounted as expected and has space and inodes left", l.Path)

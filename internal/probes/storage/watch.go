@@ -78,16 +78,17 @@ func (s *shared) start(file string) (*watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch mount table %s: %w", file, err)
 	}
+	release := func() { _ = unix.Close(fd) } // nothing was written to it
 	stopped, stop, err := os.Pipe()
 	if err != nil {
-		unix.Close(fd)
+		release()
 		return nil, err
 	}
 	w := &watch{looks: map[*func()]bool{}, stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(w.ended)
 		defer stopped.Close()
-		defer unix.Close(fd)
+		defer release()
 		for changed(fd, int(stopped.Fd())) {
 			s.tell(w)
 		}
