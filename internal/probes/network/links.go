@@ -121,14 +121,14 @@ func identify(message []byte) (index int, name string, pods bool) {
 	for k, v := range attributes(message[unix.SizeofIfInfomsg:]) {
 		switch k {
 		case unix.IFLA_IFNAME:
-			name = nl.BytesToString(v)
+			name = unix.ByteSliceToString(v)
 		case unix.IFLA_LINKINFO:
 			for k, v := range attributes(v) {
 				switch k {
 				case nl.IFLA_INFO_KIND:
-					kind = nl.BytesToString(v)
+					kind = unix.ByteSliceToString(v)
 				case nl.IFLA_INFO_SLAVE_KIND:
-					memberOf = nl.BytesToString(v)
+					memberOf = unix.ByteSliceToString(v)
 				}
 			}
 		}

@@ -133,15 +133,11 @@ func (in *interest) inLink(data []byte) bool {
 	if in.has(int(nl.DeserializeIfInfomsg(data).Index)) {
 		return true
 	}
-	attributes, err := nl.ParseRouteAttr(data[unix.SizeofIfInfomsg:])
-	if err != nil {
-		return true
-	}
-	for _, a := range attributes {
+	for kind, value := range attributes(data[unix.SizeofIfInfomsg:]) {
 		switch {
-		case a.Attr.Type == unix.IFLA_IFNAME && in.named != nil && in.named(nl.BytesToString(a.Value)):
+		case kind == unix.IFLA_IFNAME && in.named != nil && in.named(unix.ByteSliceToString(value)):
 			return true
-		case a.Attr.Type == unix.IFLA_MASTER && len(a.Value) == 4 && in.has(int(binary.NativeEndian.Uint32(a.Value))):
+		case kind == unix.IFLA_MASTER && len(value) == 4 && in.has(int(binary.NativeEndian.Uint32(value))):
 			return true
 		}
 	}
