@@ -17,7 +17,6 @@ import (
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/catalogue"
-	"github.com/fettle-dev/fettle/internal/probes/schedule"
 	"github.com/fettle-dev/fettle/internal/statefile"
 )
 
@@ -51,32 +50,34 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	looks, checks := catalogue.Build(o.Config.Checks, probes.Env{Host: host, Getenv: o.Getenv})
-	var scheduler *schedule.Scheduler
-	progress := func() uint64 { return scheduler.Progress() }
+	var d *diagnosis
+	progress := func() uint64 { return d.scheduler.Progress() }
 	joined := newCluster(clusterOptions{
 		node: o.NodeName, self: self, source: sourceOf(o, host), stateDir: stateDir,
-		heartbeat: o.Config.Heartbeat, progress: progress, awake: func() bool { return scheduler.Awake() }, log: o.Log,
+		heartbeat: o.Config.Heartbeat, progress: progress, awake: func() bool { return d.scheduler.Awake() }, log: o.Log,
 	})
 	notices := newNotifier(progress, joined.status)
-	d := &diagnosis{
-		engine: health.NewEngine(checks),
-		log:    o.Log,
+	kept, remembered := openMemory(stateDir, o.Log)
+	d = newDiagnosis(diagnosisParts{
+		looks: looks, checks: checks, seed: o.NodeName, remembered: remembered, bootID: self.BootID, log: o.Log,
 		tell: func(r health.Report) {
 			joined.say(r)
 			notices.say(r)
 		},
-	}
+		remember: kept.note,
+	})
 	d.begin()
-	scheduler = schedule.New(looks, o.NodeName, d.observe, o.Log)
-	scheduler.Resumed = d.startOver
 
 	o.Log.Info("agent starts", "version", o.Version, "node", o.NodeName, "checks", len(looks), "id", self.ID, "mode", self.Mode)
 	var parts sync.WaitGroup
-	parts.Go(func() { err = scheduler.Run(ctx) })
+	parts.Go(func() { err = d.scheduler.Run(ctx) })
+	parts.Go(func() { kept.run(ctx) })
 	parts.Go(func() { joined.run(ctx) })
 	parts.Go(func() { notices.run(ctx) })
 	parts.Go(func() { watchRuntime(ctx, host, o, joined.setRuntime) })
 	parts.Wait()
+	d.end()
+	kept.end()
 	o.Log.Info("agent ends; what it said of the machine stays")
 	return err
 }

@@ -25,7 +25,6 @@ type story struct {
 	engine *health.Engine
 	at     time.Time
 	boot   int
-	next   int // letter for the next message, so that messages differ
 }
 
 func newStory(t *testing.T, checks ...health.Check) *story {

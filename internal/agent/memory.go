@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fettle-dev/fettle/internal/health"
+	"github.com/fettle-dev/fettle/internal/statefile"
+)
+
+const (
+	// memoryFormat is the number of the format of health.Snapshot on disk.
+	memoryFormat = 1
+	// savesApart is the shortest time between two saves while the agent runs.
+	savesApart = 3 * time.Second
+	// saveAgainAfter is the time to the next try after a save that failed.
+	saveAgainAfter = 30 * time.Second
+)
+
+// memory keeps what the health engine must know of checks after a restart in a file of the state folder. What cannot be
+// kept is kept in mind as long as the process lives, and tried again.
+//
+// After a crash the file holds what was last saved: at most savesApart behind what was said, and never a part.
+type memory struct {
+	path              string // empty: nothing is kept
+	log               *slog.Logger
+	apart, againAfter time.Duration
+	wake              chan struct{}
+	mu                sync.Mutex
+	latest            *health.Snapshot // to be saved; nil when nothing is
+	saved             []byte           // what is in the file
+	fault             string           // why the last save failed
+}
+
+// openMemory recalls what is kept in a state folder, "" for none. A file that cannot be used is moved aside, to a name that
+// ends in .damaged, and nothing is recalled.
+func openMemory(stateDir string, log *slog.Logger) (*memory, health.Snapshot) {
+	m := &memory{log: log, apart: savesApart, againAfter: saveAgainAfter, wake: make(chan struct{}, 1)}
+	if stateDir == "" {
+		return m, health.Snapshot{}
+	}
+	m.path = filepath.Join(stateDir, "health.json")
+	var remembered health.Snapshot
+	err := statefile.Read(m.path, memoryFormat, &remembered)
+	switch {
+	case err == nil:
+		m.saved, _ = json.Marshal(remembered) // it was just decoded; failing to compare saves once more
+		return m, remembered
+	case !statefile.Missing(err):
+		m.setAside(err)
+	}
+	return m, health.Snapshot{}
+}
+
+func (m *memory) setAside(why error) {
+	aside := m.path + ".damaged"
+	if err := os.Rename(m.path, aside); err != nil {
+		m.log.Warn("what was known of the checks before cannot be used, nor moved aside; they are looked at afresh", "error", why, "move", err)
+		return
+	}
+	m.log.Warn("what was known of the checks before cannot be used; they are looked at afresh", "error", why, "kept", aside)
+}
+
+// note takes what is to be kept. It does not block.
+func (m *memory) note(s health.Snapshot) {
+	m.mu.Lock()
+	m.latest = &s
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run saves what is noted until ctx ends; end saves the last of it.
+func (m *memory) run(ctx context.Context) {
+	for {
+		var again <-chan time.Time
+		if m.fault != "" {
+			again = time.After(m.againAfter)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.wake:
+		case <-again:
+		}
+		m.save()
+		if !pause(ctx, m.apart) {
+			return
+		}
+	}
+}
+
+// end saves what was noted last, after run and whoever notes have ended.
+func (m *memory) end() { m.save() }
+
+func (m *memory) save() {
+	m.mu.Lock()
+	latest := m.latest
+	m.mu.Unlock()
+	if latest == nil || m.path == "" {
+		return
+	}
+	if err := m.write(latest); err != nil {
+		if fault := err.Error(); fault != m.fault {
+			m.fault = fault
+			m.log.Warn("what is known of the checks cannot be kept over a restart; the agent works on without", "error", err)
+		}
+		return
+	}
+	if m.fault != "" {
+		m.fault = ""
+		m.log.Info("what is known of the checks is kept over a restart again")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.latest == latest {
+		m.latest = nil
+	}
+}
+
+// write replaces the file unless it has that content.
+func (m *memory) write(s *health.Snapshot) error {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(raw, m.saved) {
+		return nil
+	}
+	if err := statefile.Write(m.path, memoryFormat, json.RawMessage(raw)); err != nil {
+		return err
+	}
+	m.saved = raw
+	return nil
+}
