@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,4 +70,31 @@ func TestAfterASleepEverythingIsLookedAtAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What was asked for while the process was frozen, such as taking in that time has passed, is done once it is known that
+// it was.
+func TestErrandsOfAFrozenProcessComeAfterResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var order []string
+		var s *schedule.Scheduler
+		s = schedule.New([]schedule.Check{check("a", well)}, "machine", func(string, health.Result, time.Time) bool {
+			if len(order) == 0 && time.Since(start) > 70*time.Second {
+				time.Sleep(20 * time.Second)
+				order = append(order, "frozen")
+				s.Do(func() { order = append(order, "errand") })
+			}
+			return false
+		}, slog.New(slog.DiscardHandler))
+		s.Resumed = func() { order = append(order, "resumed") }
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"frozen", "resumed", "errand"}; !slices.Equal(order, want) {
+			t.Errorf("%q, want %q", order, want)
+		}
+	})
 }
