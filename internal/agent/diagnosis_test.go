@@ -41,7 +41,7 @@ func (c *consultation) check(name, condition string, change func(*health.Check))
 		change(&judged)
 	}
 	return schedule.Check{
-		Name: name, Interval: 30 * time.Second, Timeout: time.Second,
+		Name: name, Definition: "same", Interval: 30 * time.Second, Timeout: time.Second,
 		Probe: probes.Func(func(context.Context) health.Result {
 			r, _ := c.finds.Load(name)
 			return r.(health.Result)

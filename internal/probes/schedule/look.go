@@ -16,8 +16,8 @@ import (
 type Check struct {
 	Name  string
 	Probe probes.Probe
-	// Definition tells what Probe was made of, in one word: a hash of its options, say. A check that comes with the same
-	// name and definition is the same check, and its first Probe stays in use.
+	// Definition tells what Probe was made of, in one word: a hash of its options, say. To Replace, a check that comes with
+	// the same name and definition is the same check, and its first Probe stays in use; one without a definition never is.
 	Definition string
 	// Interval from look to look, Timeout of one look.
 	Interval, Timeout time.Duration

@@ -66,7 +66,7 @@ func (s *Scheduler) replace(ctx context.Context, checks []Check) {
 	s.plans = make([]*plan, 0, len(checks))
 	for _, c := range checks {
 		p, ok := old[c.Name]
-		if ok && p.Definition == c.Definition {
+		if ok && c.Definition != "" && p.Definition == c.Definition {
 			delete(old, c.Name)
 			p.reschedule(c, s.seed, now)
 			s.plans = append(s.plans, p)

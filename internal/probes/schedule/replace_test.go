@@ -106,7 +106,14 @@ func TestReplaceTakesOverAnotherInterval(t *testing.T) {
 }
 
 func TestResultsOfAReplacedCheckAreDropped(t *testing.T) {
-	for _, definition := range []string{"old", "new"} { // the same check, and another of its name
+	for _, tc := range []struct {
+		name, before, after string
+		same                bool
+	}{
+		{name: "the same check", before: "old", after: "old", same: true},
+		{name: "another of its name", before: "old", after: "new"},
+		{name: "two that nobody can tell to be the same"},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			told := false
 			r := run(t, defined(check("a", func(ctx context.Context) health.Result {
@@ -116,17 +123,17 @@ func TestResultsOfAReplacedCheckAreDropped(t *testing.T) {
 				case <-time.After(1500 * time.Millisecond):
 				}
 				return probes.OK("of the old one")
-			}), "old"))
+			}), tc.before))
 			time.Sleep(time.Second)
-			r.replace(defined(check("a", well), definition))
+			r.replace(defined(check("a", well), tc.after))
 			time.Sleep(10 * time.Second)
 			r.stop()
 			want := "of the old one"
-			if definition == "new" {
+			if !tc.same {
 				want = ok.Message
 			}
-			if told != (definition == "new") || len(r.seen) != 1 || r.seen[0].Message != want {
-				t.Errorf("replaced by %s: told to end %t, saw %+v", definition, told, r.seen)
+			if told == tc.same || len(r.seen) != 1 || r.seen[0].Message != want {
+				t.Errorf("%s: told to end %t, saw %+v", tc.name, told, r.seen)
 			}
 		})
 	}

@@ -66,7 +66,7 @@ func runFor(t *testing.T, d *diary, length time.Duration, checks ...schedule.Che
 }
 
 func check(name string, probe probes.Func) schedule.Check {
-	return schedule.Check{Name: name, Probe: probe, Interval: 30 * time.Second, Timeout: 2 * time.Second}
+	return schedule.Check{Name: name, Probe: probe, Definition: "same", Interval: 30 * time.Second, Timeout: 2 * time.Second}
 }
 
 func TestEveryCheckIsLookedAtAtOnceAndThenOncePerInterval(t *testing.T) {
