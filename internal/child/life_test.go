@@ -5,8 +5,11 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/fettle-dev/fettle/internal/child"
@@ -14,32 +17,45 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// agentName is a process that runs one command, like an agent that does nothing else.
+// agentName is a process that runs one command until it is told to end, like an agent that does nothing else.
 const agentName = "test-agent"
 
 func init() {
 	child.Early(agentName, func() int {
-		child.Run(context.Background(), child.Spec{Argv: os.Args[1:]})
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := child.Adopt(); err != nil {
+			return 1
+		}
+		child.Run(ctx, child.Spec{Argv: os.Args[1:]})
 		return 0
 	})
 }
 
-func TestCommandDiesWithTheAgent(t *testing.T) {
-	_, word := sleeper(t)
-	agent := exec.Command("/proc/self/exe")
-	agent.Args = []string{agentName, "/bin/sh", "-c", "echo up >> $0; read never < $0.pipe", word}
-	if out, err := exec.Command("mkfifo", word+".pipe").CombinedOutput(); err != nil {
-		t.Fatalf("%v %s", err, out)
+func TestCommandDoesNotOutliveTheAgent(t *testing.T) {
+	for _, tc := range []struct {
+		name, script string
+		up           int
+		signal       syscall.Signal
+	}{
+		{name: "that is told to end", script: "trap '' TERM; %S & setsid -f %S; sleep 1007", up: 2, signal: syscall.SIGTERM},
+		{name: "that is killed", script: "echo up >> %W; while :; do sleep 0.01; done # %W", up: 1, signal: syscall.SIGKILL},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			sleep, word := sleeper(t)
+			agent := exec.Command("/proc/self/exe")
+			agent.Args = []string{agentName, "/bin/sh", "-c", strings.NewReplacer("%S", sleep, "%W", word).Replace(tc.script)}
+			if err := agent.Start(); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "the command is up", func() bool { return upTimes(word) == tc.up })
+			if err := agent.Process.Signal(tc.signal); err != nil {
+				t.Fatal(err)
+			}
+			_ = agent.Wait()
+			await(t, "the command died with its agent", func() bool { return len(marked(t, word)) == 0 })
+		})
 	}
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the command is up", func() bool { return upTimes(word) == 1 })
-	if err := agent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = agent.Wait()
-	await(t, "the command died with its agent", func() bool { return len(marked(t, word)) == 0 })
 }
 
 var runs = flag.Int("runs", 300, "how many commands the leak test runs")
