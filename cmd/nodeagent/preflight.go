@@ -25,8 +25,9 @@ func newPreflightCommand() *cobra.Command {
 		Use:   "preflight",
 		Short: "Tries what the agent needs on this machine and in the cluster, and says what is missing",
 		Long: `Tries what the agent needs, with the same configuration as run: the machine's root file system, the state folder,
-systemd, and where a cluster is configured the API server and the agent's rights there. It writes and removes a file in
-the state folder and runs /bin/true on the machine as a transient unit; what it asks of the API server is a dry run.
+the key for sealed values, systemd, and where a cluster is configured the API server, the agent's identity and its rights
+there, and that it is fenced to its own node. It writes and removes a file in the state folder and runs /bin/true on the
+machine as a transient unit; what it asks of the API server is a dry run.
 
 Exit status: 0 everything required works, 1 something required does not, 2 the configuration is wrong.`,
 		Args: cobra.NoArgs,

@@ -72,6 +72,12 @@ type HostAgent struct {
 	BootID string `json:"bootID"`
 	// startedAt is when the process started, by the machine's clock.
 	StartedAt metav1.Time `json:"startedAt"`
+	// publicKey is what values for this agent are sealed to, so that nobody else can read them: "hpke-x25519:" and 32
+	// bytes in base64. It stays the same while the machine's state folder does. Absent: the agent takes no sealed values.
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+:[A-Za-z0-9+/]+=*$`
+	// +optional
+	PublicKey string `json:"publicKey,omitempty"`
 }
 
 // HostHealth is the state of all checks of one machine.

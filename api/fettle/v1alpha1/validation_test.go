@@ -53,6 +53,8 @@ func TestHostSchema(t *testing.T) {
 		{"condition types with a prefix", func(s *v1alpha1.HostStatus) { s.ConditionTypes = []string{"fettle.dev/Healthy", "example.com/GPU"} }, ""},
 		{"a condition type of Kubernetes", func(s *v1alpha1.HostStatus) { s.ConditionTypes = []string{"Ready"} }, "conditionTypes[0]"},
 		{"a mode that does not exist", func(s *v1alpha1.HostStatus) { s.Agent.Mode = "Pod" }, "agent.mode"},
+		{"a public key", func(s *v1alpha1.HostStatus) { s.Agent.PublicKey = "hpke-x25519:" + strings.Repeat("A", 43) + "=" }, ""},
+		{"a public key of no known form", func(s *v1alpha1.HostStatus) { s.Agent.PublicKey = "-----BEGIN PUBLIC KEY-----" }, "agent.publicKey"},
 		{"a verdict that checks here cannot have", func(s *v1alpha1.HostStatus) { s.Health.Checks[0].Status = "ok" }, "checks[0].status"},
 		{"a message that is too long", func(s *v1alpha1.HostStatus) { s.Health.Checks[0].Message = strings.Repeat("x", 1025) }, "checks[0].message"},
 	} {
