@@ -74,10 +74,7 @@ func serve(t *testing.T, source told, r health.Report) []string {
 		Agent: endpoints.Agent{Version: "v1", Node: "gpu-17", Mode: "Service", PID: 42, StartedAt: time.Now().Add(-100 * time.Hour)},
 		Log:   slog.New(slog.DiscardHandler),
 	}
-	server, err := endpoints.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := endpoints.New(o)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { server.Run(ctx) })

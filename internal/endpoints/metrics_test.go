@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"bytes"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -10,23 +11,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/fettle-dev/fettle/internal/health"
 )
 
+// gathered is what a scraper makes of the metrics.
 func gathered(t *testing.T, agent Agent, board *Board, source Source) map[string]*dto.MetricFamily {
 	t.Helper()
-	s, err := New(Options{Agent: agent, Board: board, Source: source})
-	if err != nil {
+	var text bytes.Buffer
+	if err := writeMetrics(&text, New(Options{Agent: agent, Board: board, Source: source}).view()); err != nil {
 		t.Fatal(err)
 	}
-	families, err := s.registry.Gather()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	found, err := parser.TextToMetricFamilies(&text)
 	if err != nil {
 		t.Fatal(err)
-	}
-	found := map[string]*dto.MetricFamily{}
-	for _, f := range families {
-		found[f.GetName()] = f
 	}
 	return found
 }
@@ -51,8 +52,8 @@ func TestTheMetricsAreThoseOfTheTable(t *testing.T) {
 			for _, l := range each.GetLabel() {
 				labels = append(labels, l.GetName())
 			}
-			if want := slices.Sorted(slices.Values(m.labels)); !slices.Equal(labels, want) {
-				t.Errorf("%s has labels %q, the table says %q", m.name, labels, want)
+			if !slices.Equal(labels, m.labels) {
+				t.Errorf("%s has labels %q, the table says %q", m.name, labels, m.labels)
 			}
 		}
 	}
@@ -68,7 +69,7 @@ func TestTheMetricsAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
-// values of a metric by the values of its labels, in the order of their names.
+// values of a metric by the values of its labels.
 func values(f *dto.MetricFamily) map[string]float64 {
 	found := map[string]float64{}
 	for _, m := range f.GetMetric() {
@@ -88,14 +89,14 @@ func TestWhatMetricsSay(t *testing.T) {
 		metric, labels string
 		want           float64
 	}{
-		{"fettle_agent_info", "b Service gpu-17 v1.2.3", 1},
+		{"fettle_agent_info", "v1.2.3 gpu-17 Service b", 1},
 		{"fettle_check_status", "cni-config fettle.dev/NetworkReady fatal", 1},
 		{"fettle_check_status", "cni-config fettle.dev/NetworkReady ok", 0},
 		{"fettle_check_dry_run", "root-filesystem", 1},
 		{"fettle_check_last_look_timestamp_seconds", "root-filesystem", float64(noon.Unix())},
 		{"fettle_check_looks_total", "cni-config fatal", 1},
-		{"fettle_condition_status", "False fettle.dev/NetworkReady", 1},
-		{"fettle_condition_status", "True fettle.dev/NetworkReady", 0},
+		{"fettle_condition_status", "fettle.dev/NetworkReady False", 1},
+		{"fettle_condition_status", "fettle.dev/NetworkReady True", 0},
 		{"fettle_config_valid", "", 1},
 		{"fettle_config_restart_needed", "", 0},
 		{"fettle_lease_held", "", 1},
@@ -129,18 +130,29 @@ func TestWithoutAClusterThereIsNoLease(t *testing.T) {
 	}
 }
 
-// A label that cannot be written fails a scrape; it must not fail the agent.
-func TestALabelThatIsNoTextFailsTheScrapeAlone(t *testing.T) {
-	agent, board, source := well()
-	agent.Node = "\xff"
-	s, err := New(Options{Agent: agent, Board: board, Source: source})
-	if err != nil {
-		t.Fatal(err)
+func TestLabelsOfAnyTextAreReadAsTheyAre(t *testing.T) {
+	for text, want := range map[string]string{`a "b" \n\`: `a "b" \n\`, "a\nb": "a\nb", "\xff": "�", "": ""} {
+		agent, board, source := well()
+		agent.Node = text
+		for _, label := range gathered(t, agent, board, source)["fettle_agent_info"].GetMetric()[0].GetLabel() {
+			if label.GetName() == "node" && label.GetValue() != want {
+				t.Errorf("%q is read as %q", text, label.GetValue())
+			}
+		}
 	}
-	if _, err := s.registry.Gather(); err == nil {
+}
+
+func TestAScraperThatGoesAwayIsAnErrorAlone(t *testing.T) {
+	agent, board, source := well()
+	if err := writeMetrics(gone{}, New(Options{Agent: agent, Board: board, Source: source}).view()); err == nil {
 		t.Error("it was written")
 	}
 }
+
+// gone is a scraper that went away.
+type gone struct{}
+
+func (gone) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func TestTheBoardCounts(t *testing.T) {
 	b := NewBoard()

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
 	"golang.org/x/net/netutil"
 )
 
@@ -53,20 +51,11 @@ type Options struct {
 
 // Server answers questions about a running agent.
 type Server struct {
-	o        Options
-	registry *prometheus.Registry
+	o Options
 }
 
 // New makes a server; Run starts it.
-func New(o Options) (*Server, error) {
-	s := &Server{o: o}
-	registry, err := newRegistry(s.view)
-	if err != nil {
-		return nil, err
-	}
-	s.registry = registry
-	return s, nil
-}
+func New(o Options) *Server { return &Server{o: o} }
 
 // Status is everything there is to say now.
 func (s *Server) Status() Status {
@@ -149,23 +138,9 @@ func encode(s Status) ([]byte, error) {
 	return append(body, '\n'), nil
 }
 
-func (s *Server) answerMetrics(w http.ResponseWriter, r *http.Request) {
-	families, err := s.registry.Gather()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultAcceptedFormats()...)
-	w.Header().Set("Content-Type", string(format))
-	encoder := expfmt.NewEncoder(w, format)
-	for _, family := range families {
-		if err := encoder.Encode(family); err != nil {
-			return // whoever asked is gone
-		}
-	}
-	if closer, ok := encoder.(expfmt.Closer); ok {
-		_ = closer.Close()
-	}
+func (s *Server) answerMetrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", textFormat)
+	_ = writeMetrics(w, s.view()) // whoever asked is gone
 }
 
 // serve listens and answers until the context ends, and listens anew when that fails.

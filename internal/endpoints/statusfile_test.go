@@ -42,10 +42,7 @@ func TestTheStatusFileFollowsAndEverybodyMayReadIt(t *testing.T) {
 func TestTheFileHasTheLastThereWasToSay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "status.json")
 	agent, board, source := well()
-	s, err := New(Options{StatusFile: path, Agent: agent, Board: board, Source: source, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(Options{StatusFile: path, Agent: agent, Board: board, Source: source, Log: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { s.Run(ctx) })
@@ -60,10 +57,7 @@ func TestTheFileHasTheLastThereWasToSay(t *testing.T) {
 
 func TestLooksAloneAreNothingNew(t *testing.T) {
 	agent, board, source := well()
-	s, err := New(Options{Agent: agent, Board: board, Source: source})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(Options{Agent: agent, Board: board, Source: source})
 	before := s.Status()
 	board.Looked("cni-config", health.Result{Verdict: health.Fatal}, noon.Add(time.Hour), time.Second)
 	if !sameSubstance(before, s.Status()) {

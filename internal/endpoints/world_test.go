@@ -107,10 +107,7 @@ func started(t *testing.T, o Options) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Agent = agent
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(o)
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { s.Run(ctx) })

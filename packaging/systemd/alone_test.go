@@ -166,7 +166,7 @@ func TestAMachineAlone(t *testing.T) {
 			text, err := f.ReadFile(ctx, "/run/fettle/status.json")
 			return err == nil && strings.Contains(text, "CNIConfigInvalid")
 		})
-		if out := f.exec(t, "nodeagent", "metrics"); !strings.Contains(out, `fettle_condition_status{status="False",type="fettle.dev/NetworkReady"} 1`) {
+		if out := f.exec(t, "nodeagent", "metrics"); !strings.Contains(out, `fettle_condition_status{type="fettle.dev/NetworkReady",status="False"} 1`) {
 			t.Errorf("%s", out)
 		}
 		if code, body := get(t, url+"/readyz"); code != 200 {
