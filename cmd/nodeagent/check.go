@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fettle-dev/fettle/internal/agent"
 	"github.com/fettle-dev/fettle/internal/config"
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/hostfs"
-	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/catalogue"
 	"github.com/fettle-dev/fettle/internal/probes/schedule"
 )
@@ -98,7 +98,9 @@ func lookOnce(ctx context.Context, c config.Config, log *slog.Logger) (pass, err
 		return pass{}, err
 	}
 	defer func() { _ = host.Close() }() // nothing was written through it
-	looks, checks := catalogue.Build(c.Checks, probes.Env{Host: host, Getenv: os.Getenv})
+	env, end := agent.Surroundings(host, os.Getenv, log)
+	defer end()
+	looks, checks := catalogue.Build(c.Checks, env)
 	for i := range checks {
 		checks[i].Thresholds = health.Thresholds{Failure: 1, Success: 1}
 	}

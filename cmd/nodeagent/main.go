@@ -73,8 +73,8 @@ type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// exitConfig says that the configuration is wrong: EX_CONFIG of sysexits.h. The systemd unit does not restart after it.
-const exitConfig exitStatus = 78
+// exitUsage says that the command line is wrong: EX_USAGE of sysexits.h. The systemd unit does not restart after it.
+const exitUsage exitStatus = 64
 
 // endWith is an error that is still to be said, and ends the process with a status of its own.
 type endWith struct {

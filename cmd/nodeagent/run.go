@@ -2,11 +2,14 @@ package main
 
 import (
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fettle-dev/fettle/internal/agent"
 	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/config/reload"
 	"github.com/fettle-dev/fettle/internal/probes/catalogue"
 	"github.com/fettle-dev/fettle/internal/version"
 )
@@ -16,25 +19,30 @@ func newRunCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Looks at the machine again and again and publishes what is wrong with it",
 		Long: `Looks at the machine again and again. With a kubeconfig, or in a pod, it publishes conditions on the machine's Node,
-keeps a Lease that shows that it is alive, and reports on the machine's Host object; without, it logs what it finds.
+keeps a Lease that shows that it is alive, and reports on the machine's Host object; without, it says what it finds in its
+log, on its socket and in its status file.
 
-It ends on SIGTERM or SIGINT, with exit status 0; 78 when the configuration is wrong, so that a supervisor need not start
-it over and over; 2 when it cannot start for another reason, such as another agent that uses the state folder.`,
+It reads its configuration again when the file changes, and on SIGHUP. One that is wrong is shown and not taken: the last
+good one stays in force, also over a restart; without one the defaults hold.
+
+It ends on SIGTERM or SIGINT, with exit status 0; 64 when a flag does not exist; 2 when it cannot start, as when another agent uses the state folder.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := config.Load(cmd.Flags(), catalogue.Kinds())
-			if err != nil {
-				return endWith{exitConfig, err}
-			}
-			log, err := agent.NewLogger(c.Log)
+			hangup := make(chan os.Signal, 1)
+			signal.Notify(hangup, syscall.SIGHUP) // first of all: by default it would end the process
+			defer signal.Stop(hangup)
+			c, watcher := reload.Start(cmd.Flags(), catalogue.Kinds())
+			log, level, err := agent.NewLogger(c.Log)
 			if err != nil {
 				return err
 			}
 			return agent.Run(cmd.Context(), agent.Options{
-				Config: c, NodeName: nodeName(c), Version: version.String(), Getenv: os.Getenv, Log: log,
+				Config: c, Configuration: watcher, Hangup: hangup, NodeName: nodeName(c), Version: version.String(),
+				Getenv: os.Getenv, Log: log, LogLevel: level,
 			})
 		},
 	}
 	config.AddFlags(cmd.Flags())
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return endWith{exitUsage, err} })
 	return cmd
 }

@@ -6,23 +6,25 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/config"
-	"github.com/fettle-dev/fettle/internal/health"
+	"github.com/fettle-dev/fettle/internal/config/reload"
 	"github.com/fettle-dev/fettle/internal/hostfs"
-	"github.com/fettle-dev/fettle/internal/probes"
-	"github.com/fettle-dev/fettle/internal/probes/catalogue"
+	"github.com/fettle-dev/fettle/internal/sealing"
 	"github.com/fettle-dev/fettle/internal/statefile"
 )
 
 // Options of an agent.
 type Options struct {
 	Config config.Config
+	// Configuration keeps Config current; nil: it stays as it is.
+	Configuration *reload.Watcher
+	// Hangup asks for the configuration to be read again.
+	Hangup <-chan os.Signal
 	// NodeName is the name of the machine's Node.
 	NodeName string
 	// Version of the binary.
@@ -30,6 +32,8 @@ type Options struct {
 	// Getenv reads the environment.
 	Getenv func(string) string
 	Log    *slog.Logger
+	// LogLevel sets the level of Log; nil: it stays as it is.
+	LogLevel *slog.LevelVar
 }
 
 // Run runs the agent until the context ends, which is no error. What it said of the machine stays as it is.
@@ -44,42 +48,31 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer release()
-
 	self, err := identify(o, host)
 	if err != nil {
 		return err
 	}
-	looks, checks := catalogue.Build(o.Config.Checks, probes.Env{Host: host, Getenv: o.Getenv})
-	var d *diagnosis
-	progress := func() uint64 { return d.scheduler.Progress() }
-	joined := newCluster(clusterOptions{
-		node: o.NodeName, self: self, source: sourceOf(o, host), stateDir: stateDir,
-		heartbeat: o.Config.Heartbeat, progress: progress, awake: func() bool { return d.scheduler.Awake() }, log: o.Log,
-	})
-	notices := newNotifier(progress, joined.status)
-	kept, remembered := openMemory(stateDir, o.Log)
-	d = newDiagnosis(diagnosisParts{
-		looks: looks, checks: checks, seed: o.NodeName, remembered: remembered, bootID: self.BootID, log: o.Log,
-		tell: func(r health.Report) {
-			joined.say(r)
-			notices.say(r)
-		},
-		remember: kept.note,
-	})
-	d.begin()
-
-	o.Log.Info("agent starts", "version", o.Version, "node", o.NodeName, "checks", len(looks), "id", self.ID, "mode", self.Mode)
-	var parts sync.WaitGroup
-	parts.Go(func() { err = d.scheduler.Run(ctx) })
-	parts.Go(func() { kept.run(ctx) })
-	parts.Go(func() { joined.run(ctx) })
-	parts.Go(func() { notices.run(ctx) })
-	parts.Go(func() { watchRuntime(ctx, host, o, joined.setRuntime) })
-	parts.Wait()
-	d.end()
-	kept.end()
+	self.PublicKey = publicKey(stateDir, o.Log)
+	p := assemble(o, host, stateDir, self)
+	defer p.close()
+	o.Log.Info("agent starts", "version", o.Version, "node", o.NodeName, "id", self.ID, "mode", self.Mode)
+	err = p.run(ctx)
 	o.Log.Info("agent ends; what it said of the machine stays")
 	return err
+}
+
+// publicKey is that of the agent's key pair, which is made at the first start. An agent without one works, and takes no
+// sealed values.
+func publicKey(stateDir string, log *slog.Logger) string {
+	if stateDir == "" {
+		return ""
+	}
+	key, err := sealing.LoadOrCreate(stateDir)
+	if err != nil {
+		log.Warn("no values can be sealed to this agent", "error", err)
+		return ""
+	}
+	return key.PublicKey()
 }
 
 // claimStateDir makes the state folder ours. An agent works without one, so only another process that uses it is an

@@ -10,6 +10,7 @@ import (
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/credential"
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/heartbeat"
 	"github.com/fettle-dev/fettle/internal/kubeclient"
@@ -30,7 +31,9 @@ type clusterOptions struct {
 	source    kubeclient.Source
 	stateDir  string // empty: none
 	heartbeat config.Heartbeat
-	progress  func() uint64
+	// tokens renews our own; nil: nobody does.
+	tokens   *credential.Renewer
+	progress func() uint64
 	// awake reports whether the scheduler of checks turns.
 	awake func() bool
 	log   *slog.Logger
@@ -106,6 +109,9 @@ func (c *cluster) run(ctx context.Context) {
 	connector := &kubeclient.Connector{
 		Source: c.o.source, NodeName: c.o.node, UserAgent: c.userAgent("connect"), Log: c.o.log,
 	}
+	if c.o.tokens != nil {
+		connector.Authenticate = c.o.tokens.Use
+	}
 	for ctx.Err() == nil {
 		candidate, err := connector.Wait(ctx)
 		if errors.Is(err, kubeclient.ErrStandalone) {
@@ -174,6 +180,9 @@ func (c *cluster) join(ctx context.Context, candidate kubeclient.Candidate) (why
 	parts.Go(func() { s.reporter.Run(ctx) })
 	parts.Go(func() { watch.Run(ctx) })
 	parts.Go(func() { c.events.Run(ctx, tells) })
+	if c.o.tokens != nil {
+		parts.Go(func() { c.o.tokens.Run(ctx, tells) })
+	}
 	why = c.watchSource(ctx, candidate, s.heart)
 	end()
 	parts.Wait()

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/credential"
 	"github.com/fettle-dev/fettle/internal/heartbeat"
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/kubeclient"
@@ -45,6 +46,7 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 	defer release()
 	connector := &kubeclient.Connector{
 		Source: sourceOf(o.Options, host), NodeName: o.NodeName, UserAgent: cleanupAgent(o.Version), Log: o.Log,
+		Authenticate: credential.New(credential.Options{StateDir: o.Config.StateDir, Node: o.NodeName, Log: o.Log}).Use,
 	}
 	candidate, err := connector.Try(ctx)
 	switch {

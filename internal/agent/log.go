@@ -17,22 +17,22 @@ import (
 )
 
 // NewLogger makes the agent's logger on its stderr, and gives it to the libraries too. Format auto is the journal when
-// stderr is connected to it, text on a terminal, JSON else.
-func NewLogger(c config.Log) (*slog.Logger, error) {
-	var level slog.Level
+// stderr is connected to it, text on a terminal, JSON else. The level can be changed while it is in use.
+func NewLogger(c config.Log) (*slog.Logger, *slog.LevelVar, error) {
+	level := new(slog.LevelVar)
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		return nil, fmt.Errorf("log.level: %w", err)
+		return nil, nil, fmt.Errorf("log.level: %w", err)
 	}
 	handler, err := logHandler(c.Format, level)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	log := slog.New(handler)
 	klog.SetSlogLogger(log)
-	return log, nil
+	return log, level, nil
 }
 
-func logHandler(format string, level slog.Level) (slog.Handler, error) {
+func logHandler(format string, level slog.Leveler) (slog.Handler, error) {
 	if format == "auto" {
 		format = formatOf(os.Stderr)
 	}

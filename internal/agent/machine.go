@@ -5,12 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/fettle-dev/fettle/internal/config"
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/kubeclient"
+	"github.com/fettle-dev/fettle/internal/prober"
+	"github.com/fettle-dev/fettle/internal/probes"
+	"github.com/fettle-dev/fettle/internal/probes/runtime"
 	"github.com/fettle-dev/fettle/internal/report"
 	"github.com/fettle-dev/fettle/internal/systemd"
 )
@@ -53,42 +59,101 @@ func hasSystemd(host *hostfs.Root) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// unreachableLooks is the number of looks in a row, a second apart, that it takes to believe that systemd does not
-// answer: it does not while it executes itself anew, as it does when it is upgraded.
+// unreachableLooks is the number of looks in a row, a second apart, that it takes to believe that neither answers: they do
+// not while they are started anew, as they are when they are upgraded.
 const unreachableLooks = 3
 
-// watchRuntime tells whether the agent reaches what it works with, once in each heartbeat interval, and whenever that
-// changes. It takes no part in the heartbeat: a systemd that hangs makes nobody look dead.
-func watchRuntime(ctx context.Context, host *hostfs.Root, o Options, tell func(report.Runtime)) {
-	if !hasSystemd(host) {
-		tell(report.Runtime{Reachable: true, Detail: "this machine has no systemd"})
-		return
+// Surroundings give what probes look through, but for what an agent knows of itself. end gives up what it holds.
+func Surroundings(host *hostfs.Root, getenv func(string) string, log *slog.Logger) (env probes.Env, end func()) {
+	files := prober.New(log)
+	env = probes.Env{Host: host, Getenv: getenv, Files: files}
+	if hasSystemd(host) {
+		env.Systemd = systemd.NewBus(busSocket(host, getenv))
 	}
-	bus := systemd.NewBus(busSocket(host, o.Getenv))
-	defer bus.Close()
+	return env, func() {
+		files.Close()
+		if env.Systemd != nil {
+			env.Systemd.Close()
+		}
+	}
+}
+
+// runtimeWatch tells whether the agent reaches what it works with: the container runtime where one is configured or found,
+// else systemd.
+type runtimeWatch struct {
+	o    Options
+	host *hostfs.Root
+	tell func(report.Runtime)
+	bus  *systemd.Bus // nil where the machine has no systemd
+
+	mu       sync.Mutex
+	endpoint string // of the container runtime, as configured
+	cri      *runtime.CRI
+}
+
+func newRuntimeWatch(o Options, host *hostfs.Root, tell func(report.Runtime)) *runtimeWatch {
+	w := &runtimeWatch{o: o, host: host, tell: tell}
+	if hasSystemd(host) {
+		w.bus = systemd.NewBus(busSocket(host, o.Getenv))
+	}
+	w.endpoint = runtimeEndpoint(o.Config)
+	w.cri = runtime.NewCRI(host, w.endpoint)
+	return w
+}
+
+// configure takes in another endpoint of the container runtime.
+func (w *runtimeWatch) configure(c config.Config) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if endpoint := runtimeEndpoint(c); endpoint != w.endpoint {
+		w.cri.Close()
+		w.endpoint, w.cri = endpoint, runtime.NewCRI(w.host, endpoint)
+	}
+}
+
+// runtimeEndpoint is what the check of the container runtime is told.
+func runtimeEndpoint(c config.Config) string {
+	for _, check := range c.Checks {
+		if options, ok := check.Options.(*runtime.ContainerRuntimeOptions); ok {
+			return options.Endpoint
+		}
+	}
+	return ""
+}
+
+func (w *runtimeWatch) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cri.Close()
+	if w.bus != nil {
+		w.bus.Close()
+	}
+}
+
+// run tells it once in each heartbeat interval, and whenever it changes. It takes no part in the heartbeat: a runtime that
+// hangs makes nobody look dead.
+func (w *runtimeWatch) run(ctx context.Context) {
 	var said report.Runtime
 	for failures := 0; ; {
-		err := reach(ctx, bus, o.Config.Heartbeat.StatusTimeout)
+		now := w.look(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		now := report.Runtime{Reachable: true, Detail: "systemd answers"}
-		wait := o.Config.Heartbeat.Interval
-		if err != nil {
-			now = report.Runtime{Detail: "systemd does not answer: " + err.Error()}
-			failures++
-		} else {
+		wait := w.o.Config.Heartbeat.Interval
+		if now.Reachable {
 			failures = 0
+		} else {
+			failures++
 		}
 		switch {
 		case failures > 0 && failures < unreachableLooks:
 			wait = min(time.Second, wait)
 		case now != said:
 			if now.Reachable != said.Reachable && said != (report.Runtime{}) || !now.Reachable {
-				o.Log.Warn("runtime changed", "reachable", now.Reachable, "detail", now.Detail)
+				w.o.Log.Warn("runtime changed", "reachable", now.Reachable, "detail", now.Detail)
 			}
 			said = now
-			tell(now)
+			w.tell(now)
 		}
 		select {
 		case <-ctx.Done():
@@ -98,8 +163,23 @@ func watchRuntime(ctx context.Context, host *hostfs.Root, o Options, tell func(r
 	}
 }
 
-func reach(ctx context.Context, bus *systemd.Bus, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (w *runtimeWatch) look(ctx context.Context) report.Runtime {
+	ctx, cancel := context.WithTimeout(ctx, w.o.Config.Heartbeat.StatusTimeout)
 	defer cancel()
-	return bus.Reachable(ctx)
+	w.mu.Lock()
+	cri := w.cri
+	w.mu.Unlock()
+	err := cri.Reachable(ctx)
+	switch {
+	case err == nil:
+		return report.Runtime{Reachable: true, Detail: "the container runtime answers"}
+	case !errors.Is(err, runtime.ErrNoRuntime):
+		return report.Runtime{Detail: "the container runtime does not answer: " + err.Error()}
+	case w.bus == nil:
+		return report.Runtime{Reachable: true, Detail: "this machine has neither a container runtime nor systemd"}
+	}
+	if err := w.bus.Reachable(ctx); err != nil {
+		return report.Runtime{Detail: "systemd does not answer: " + err.Error()}
+	}
+	return report.Runtime{Reachable: true, Detail: "systemd answers"}
 }

@@ -111,14 +111,14 @@ func hostSystemd(ctx context.Context, o Options, host *hostfs.Root) []Finding {
 	defer bus.Close()
 	reachable := Finding{Need: "systemd over D-Bus", Required: true}
 	unit := Finding{Need: "transient unit", Required: true, Detail: "not tried: systemd cannot be reached"}
-	if err := reach(ctx, bus, preflightLimit); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, preflightLimit)
+	defer cancel()
+	if err := bus.Reachable(ctx); err != nil {
 		reachable.Detail = err.Error() + "; in a pod, mount the machine's /run/dbus"
 		return []Finding{reachable, unit}
 	}
 	reachable.OK, reachable.Detail = true, "answers on "+busSocket(host, o.Getenv)
 
-	ctx, cancel := context.WithTimeout(ctx, preflightLimit)
-	defer cancel()
 	result, err := bus.RunTransient(ctx, "fettle-preflight-"+uuid.NewString()+".service", "/bin/true")
 	switch {
 	case err != nil:

@@ -17,7 +17,10 @@ import (
 func apiServer(ctx context.Context, o Options, host *hostfs.Root) []Finding {
 	reachable := Finding{Need: "API server", Required: true}
 	renewer := credential.New(credential.Options{StateDir: o.Config.StateDir, Node: o.NodeName, Log: slog.New(slog.DiscardHandler)})
-	found, err := firstThatAnswers(ctx, sourceOf(o, host), renewer, o)
+	connector := &kubeclient.Connector{
+		Source: sourceOf(o, host), NodeName: o.NodeName, UserAgent: userAgentOf(o), Authenticate: renewer.Use, Log: o.Log,
+	}
+	found, err := connector.Try(ctx)
 	switch {
 	case errors.Is(err, kubeclient.ErrStandalone):
 		return []Finding{{Need: "API server", OK: true, Detail: err.Error()}}
@@ -38,28 +41,6 @@ func apiServer(ctx context.Context, o Options, host *hostfs.Root) []Finding {
 }
 
 func userAgentOf(o Options) string { return "fettle-nodeagent/" + o.Version + " (preflight)" }
-
-// firstThatAnswers tries each way to the API server as the agent does, with the newest token there is.
-func firstThatAnswers(ctx context.Context, source kubeclient.Source, renewer *credential.Renewer, o Options) (kubeclient.Candidate, error) {
-	candidates, err := source.Candidates()
-	if err != nil {
-		return kubeclient.Candidate{}, err
-	}
-	var failures []error
-	for _, c := range candidates {
-		c.Config = renewer.Use(c.Config)
-		client, err := kubeclient.New(c.Config, kubeclient.Settings{UserAgent: userAgentOf(o), CallTimeout: preflightLimit, CallsPerSecond: 5, Burst: 5})
-		if err == nil {
-			_, err = client.Node(ctx, o.NodeName)
-			client.DropConnections()
-		}
-		if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsTooManyRequests(err) {
-			return c, nil
-		}
-		failures = append(failures, fmt.Errorf("%s (%s): %w", c.Origin, c.Config.Host, err))
-	}
-	return kubeclient.Candidate{}, errors.Join(failures...)
-}
 
 // ownToken says how long the agent's identity lasts, and who renews it.
 func ownToken(s credential.Status, node string) Finding {

@@ -81,10 +81,10 @@ func TestLogFormat(t *testing.T) {
 	if got := formatOf(file); got != "json" {
 		t.Errorf("a file gets %s", got)
 	}
-	if _, err := NewLogger(config.Log{Level: "loud", Format: "text"}); err == nil {
+	if _, _, err := NewLogger(config.Log{Level: "loud", Format: "text"}); err == nil {
 		t.Error("a level that is none was taken")
 	}
-	log, err := NewLogger(config.Log{Level: "warn", Format: "text"})
+	log, _, err := NewLogger(config.Log{Level: "warn", Format: "text"})
 	if err != nil {
 		t.Fatal(err)
 	}

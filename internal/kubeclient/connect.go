@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 )
 
 // Bounds of the search for an API server.
@@ -27,7 +28,9 @@ type Connector struct {
 	// NodeName is asked for to find out whether a candidate answers and knows us.
 	NodeName  string
 	UserAgent string
-	Log       *slog.Logger
+	// Authenticate, if set, puts an identity in place of the one that a candidate was found with.
+	Authenticate func(*rest.Config) *rest.Config
+	Log          *slog.Logger
 
 	tried map[string]*Client // by fingerprint, so that a search of hours does not make a transport for every try
 }
@@ -79,6 +82,9 @@ func (c *Connector) Try(ctx context.Context) (Candidate, error) {
 	}
 	var failures []error
 	for _, candidate := range candidates {
+		if c.Authenticate != nil {
+			candidate.Config = c.Authenticate(candidate.Config)
+		}
 		if err := c.answers(ctx, candidate); err != nil {
 			failures = append(failures, fmt.Errorf("%s (%s): %w", candidate.Origin, candidate.Config.Host, err))
 			continue

@@ -101,7 +101,13 @@ func (w *Watcher) follow(ctx context.Context, hup <-chan os.Signal, apply func(c
 			if !watch.refresh() {
 				timer.Reset(w.lookAgain)
 			}
+			if w.Looking != nil {
+				w.Looking()
+			}
 			w.reload(apply)
+			if w.Looked != nil {
+				w.Looked()
+			}
 			w.log.Debug("looked at the configuration", "file", w.path, "fault", w.Fault())
 		}
 	}

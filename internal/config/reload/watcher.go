@@ -37,6 +37,8 @@ type Watcher struct {
 	sound config.Source
 	path  string
 	log   *slog.Logger
+	// Looking and Looked, if set before Run, are called before and after each look at the file, on one goroutine.
+	Looking, Looked func()
 	// lookAgain is the time from look to look where the file cannot be watched.
 	lookAgain time.Duration
 

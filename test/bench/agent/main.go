@@ -99,7 +99,7 @@ func run(ctx context.Context, w io.Writer, span time.Duration) (err error) {
 // startIdle builds the reference program and starts it as a unit.
 func startIdle(ctx context.Context, s *stack.Stack, scratch string) error {
 	binary := filepath.Join(scratch, "idle")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./test/bench/idle")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", binary, "./test/bench/idle")
 	build.Dir = s.Path(".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
