@@ -46,7 +46,7 @@ func Build(checks []config.Check, env probes.Env) ([]schedule.Check, []health.Ch
 			continue
 		}
 		looks = append(looks, schedule.Check{
-			Name: c.Settings.Name, Probe: c.Kind.Build(env, c.Options),
+			Name: c.Settings.Name, Probe: c.Kind.Build(env, c.Options), Definition: definitionOf(c),
 			Interval: c.Settings.Interval, Timeout: c.Settings.Timeout,
 		})
 		state := stateOf(c.Settings, disabled)

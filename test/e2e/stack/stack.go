@@ -39,11 +39,13 @@ type Options struct {
 	NoController bool
 }
 
-// DefaultAgentConfig looks often, so that tests and the demo need not wait long.
+// DefaultAgentConfig looks often, so that tests and the demo need not wait long, and believes a network that they break
+// and repair again and again.
 const DefaultAgentConfig = `checks:
 - name: cni-config
   interval: 1s
   timeout: 900ms
+  flapping: {changes: 0}
 - name: root-filesystem
   interval: 2s
   timeout: 1s
