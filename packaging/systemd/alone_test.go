@@ -113,7 +113,7 @@ func (f *fixture) awaitSaid(t *testing.T, text string, more int) {
 
 const (
 	saidBroken   = "verdict=fatal reason=CNIConfigInvalid"
-	saidRepaired = "check changed check=cni-config verdict=notApplicable"
+	saidRepaired = "verdict=notApplicable reason=NotApplicable"
 )
 
 func TestAMachineAlone(t *testing.T) {
@@ -204,6 +204,38 @@ func TestAMachineAlone(t *testing.T) {
 		f.awaitSaid(t, saidRepaired, repaired)
 		if got := f.show(t, "NRestarts"); got != "0" {
 			t.Errorf("the agent was restarted %s times", got)
+		}
+	})
+	t.Run("a reload takes a good file and refuses a bad one, and the agent goes on", func(t *testing.T) {
+		pid := f.show(t, "MainPID")
+		file := f.exec(t, "cat", "/etc/fettle/nodeagent.yaml")
+		rewrite := func(text string) {
+			if err := f.WriteFile(t.Context(), "/etc/fettle/nodeagent.yaml", text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rewrite(strings.Replace(file, "interval: 1s", "interval: 2s", 1))
+		f.exec(t, "systemctl", "reload", "nodeagent.service")
+		f.await(t, "the second configuration is in force", func(context.Context) bool {
+			out, _ := f.status(t)
+			return strings.Contains(out, ", generation 2, ")
+		})
+		rewrite("checks: [{name: no-such-check}]\n")
+		if out, err := f.Exec(t.Context(), "systemctl", "reload", "nodeagent.service"); err == nil {
+			t.Errorf("a bad file was taken: %s", out)
+		}
+		f.await(t, "status says what is wrong", func(context.Context) bool {
+			out, _ := f.status(t)
+			return strings.Contains(out, "A NEWER ONE IS WRONG") && strings.Contains(out, "no-such-check")
+		})
+		rewrite(file)
+		f.await(t, "the fault is gone", func(context.Context) bool {
+			out, _ := f.status(t)
+			return !strings.Contains(out, "A NEWER ONE IS WRONG")
+		})
+		f.await(t, "the service is active", func(context.Context) bool { return f.show(t, "ActiveState") == "active" })
+		if now := f.show(t, "MainPID"); now != pid {
+			t.Errorf("process %s is another than %s", now, pid)
 		}
 	})
 	t.Run("an agent that was killed is seen to be gone, and to be back", func(t *testing.T) {
