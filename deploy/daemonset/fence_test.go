@@ -148,7 +148,7 @@ func (f *fence) awaitPolicies(t *testing.T) {
 		err := await(t, func() error {
 			err := do(t.Context(), f.agents[unbound], w)
 			if err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-				return fmt.Errorf("%s without a node in the token: %v", what, err)
+				return fmt.Errorf("%s without a node in the token: %w", what, err)
 			}
 			return nil
 		})
