@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,10 @@ import (
 	"github.com/fettle-dev/fettle/internal/probes/catalogue"
 	"github.com/fettle-dev/fettle/internal/version"
 )
+
+// gcPercent is how much garbage the agent lets pile up, as a share of what is in use. It has little in use and little to do,
+// so collecting more often than Go does by default costs nothing that shows, and saves memory that does.
+const gcPercent = 40
 
 func newRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -28,6 +33,9 @@ good one stays in force, also over a restart; without one the defaults hold.
 It ends on SIGTERM or SIGINT, with exit status 0; 64 when a flag does not exist; 2 when it cannot start, as when another agent uses the state folder.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(gcPercent)
+			}
 			hangup := make(chan os.Signal, 1)
 			signal.Notify(hangup, syscall.SIGHUP) // first of all: by default it would end the process
 			defer signal.Stop(hangup)
