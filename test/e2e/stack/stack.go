@@ -154,7 +154,9 @@ func (s *Stack) install(ctx context.Context) error {
 	if err := s.ControlPlane.Apply(ctx, s.Path("deploy/crds")); err != nil {
 		return err
 	}
-	return s.ControlPlane.Apply(ctx, s.Path("deploy/daemonset/00-namespaces.yaml"), s.Path("deploy/daemonset/10-rights.yaml"), s.Path("deploy/controller/10-rights.yaml"))
+	return s.ControlPlane.Apply(ctx,
+		s.Path("deploy/daemonset/00-namespaces.yaml"), s.Path("deploy/daemonset/10-rights.yaml"), s.Path("deploy/daemonset/15-policies.yaml"),
+		s.Path("deploy/controller/10-rights.yaml"))
 }
 
 // Path is the absolute path of a file of the checkout.
