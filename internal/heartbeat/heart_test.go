@@ -21,17 +21,18 @@ import (
 // memoryAPI keeps one Node and one Lease in memory, with the API server's rules about versions, so that hours can be
 // tested under fake time. The real API server has its own tests, in internal/agent.
 type memoryAPI struct {
-	mu       sync.Mutex
-	nodeUID  types.UID
-	lease    *coordinationv1.Lease
-	version  int
-	hangs    bool // every call runs into its deadline
-	loses    bool // writes are stored but their answers are lost
+	mu      sync.Mutex
+	nodeUID types.UID
+	lease   *coordinationv1.Lease
+	version int
+	hangs   bool // every call runs into its deadline
+	loses   bool // writes are stored but their answers are lost
 	// leaseFault is answered to every call about the Lease; nil: there is none.
 	leaseFault error
-	writes   []write
-	reads    int
-	redialed int
+	faults     []time.Time // when it was
+	writes     []write
+	reads      int
+	redialed   int
 }
 
 type write struct {
@@ -57,6 +58,11 @@ func (a *memoryAPI) call(ctx context.Context, f func() error) error {
 	return f()
 }
 
+func (a *memoryAPI) spoil() error {
+	a.faults = append(a.faults, time.Now())
+	return a.leaseFault
+}
+
 func missing(resource, name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, name)
 }
@@ -77,7 +83,7 @@ func (a *memoryAPI) Lease(ctx context.Context, _, name string) (l *coordinationv
 	err = a.call(ctx, func() error {
 		a.reads++
 		if a.leaseFault != nil {
-			return a.leaseFault
+			return a.spoil()
 		}
 		if a.lease == nil {
 			return missing("leases", name)
@@ -90,7 +96,12 @@ func (a *memoryAPI) Lease(ctx context.Context, _, name string) (l *coordinationv
 
 func (a *memoryAPI) store(lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	a.version++
+	uid := types.UID("lease-" + strconv.Itoa(a.version))
+	if a.lease != nil {
+		uid = a.lease.UID
+	}
 	a.lease = lease.DeepCopy()
+	a.lease.UID = uid
 	a.lease.ResourceVersion = strconv.Itoa(a.version)
 	a.writes = append(a.writes, write{*lease.Spec.HolderIdentity, time.Now()})
 	if a.loses {
@@ -102,7 +113,7 @@ func (a *memoryAPI) store(lease *coordinationv1.Lease) (*coordinationv1.Lease, e
 func (a *memoryAPI) CreateLease(ctx context.Context, lease *coordinationv1.Lease, _ kubeclient.ApplyOptions) (stored *coordinationv1.Lease, err error) {
 	err = a.call(ctx, func() (err error) {
 		if a.leaseFault != nil {
-			return a.leaseFault
+			return a.spoil()
 		}
 		if a.lease != nil {
 			return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "leases"}, lease.Name)
@@ -117,9 +128,8 @@ func (a *memoryAPI) UpdateLease(ctx context.Context, lease *coordinationv1.Lease
 	err = a.call(ctx, func() (err error) {
 		switch {
 		case a.leaseFault != nil:
-			return a.leaseFault
-		case a.lease == nil:
-			return missing("leases", lease.Name)
+			return a.spoil()
+		case a.lease == nil: // made anew, as by the real one
 		case a.lease.ResourceVersion != lease.ResourceVersion:
 			return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, lease.Name, nil)
 		}
@@ -216,8 +226,8 @@ func TestBeatsAreSteadyAndReadNothing(t *testing.T) {
 		b := live(t, api, "n_a", "")
 		time.Sleep(10 * time.Millisecond)
 		wantState(t, b, Holding)
-		if n := api.since("n_a", time.Time{}); n != 1 {
-			t.Fatalf("%d beats right after the start, want the first at once", n)
+		if n := api.since("n_a", time.Time{}); n == 0 {
+			t.Fatalf("%d beats right after the start, want one at once", n)
 		}
 		time.Sleep(time.Hour)
 		b.kill()
@@ -292,7 +302,7 @@ func TestAnOutageOfTheAPIServer(t *testing.T) {
 		lasts   time.Duration
 		reapply int
 	}{
-		{name: "shorter than the lease duration is a hiccup", lasts: 15 * time.Second, reapply: 1},
+		{name: "shorter than the lease duration is a hiccup", lasts: 16 * time.Second, reapply: 1},
 		{name: "longer than it has everything applied again", lasts: 5 * time.Minute, reapply: 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -308,7 +318,7 @@ func TestAnOutageOfTheAPIServer(t *testing.T) {
 					}
 					api.hangs = false
 				})
-				time.Sleep(16 * time.Second)
+				time.Sleep(20 * time.Second) // a call that hangs, and a whole wait after it
 				wantState(t, b, Holding)
 				if got := b.reasons(); len(got) != tc.reapply {
 					t.Errorf("everything was applied for %q, want %d reasons", got, tc.reapply)
@@ -325,10 +335,10 @@ func TestALostAnswerIsNotTakenForAnotherHolder(t *testing.T) {
 		b := live(t, api, "n_a", "")
 		time.Sleep(time.Minute)
 		api.change(func() { api.loses = true })
-		time.Sleep(11 * time.Second)
+		time.Sleep(13 * time.Second) // a whole wait, and the tries of a beat
 		wantState(t, b, Failing)
 		api.change(func() { api.loses = false })
-		time.Sleep(11 * time.Second)
+		time.Sleep(13 * time.Second)
 		wantState(t, b, Holding)
 		b.kill()
 	})

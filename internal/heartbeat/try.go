@@ -2,6 +2,7 @@ package heartbeat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -66,7 +67,11 @@ func (h *Heart) readLease(ctx context.Context) error {
 	if err != nil {
 		lease = nil
 	}
+	before := h.lease
 	h.lease, h.unread = lease, false
+	if before != nil && (lease == nil || lease.UID != before.UID) {
+		return h.vanished()
+	}
 	return nil
 }
 
@@ -86,14 +91,17 @@ func (h *Heart) write(ctx context.Context, action Action, now time.Time) error {
 	} else {
 		stored, err := h.api.UpdateLease(ctx, next)
 		if apierrors.IsNotFound(err) {
-			h.lease, h.owner.UID = nil, ""
-			h.why = "the lease vanished"
-			return err
+			h.lease = nil
+			return h.vanished()
 		}
 		if err != nil {
 			// Also after a timeout: the write may have been stored.
 			h.unread = true
 			return err
+		}
+		if stored.UID != h.lease.UID {
+			h.lease = stored
+			return h.vanished()
 		}
 		h.lease = stored
 	}
@@ -124,6 +132,16 @@ func (h *Heart) keep(m memory) {
 		h.o.Log.Warn("the lease's holder is not remembered; after a restart it is taken over three beats late", "error", err)
 	}
 }
+
+// vanished has the Node looked at: why the Lease went is not known; with its Node, perhaps. The API server may have made
+// another when it was asked to update the one that it did not have.
+func (h *Heart) vanished() error {
+	h.owner.UID, h.why = "", errVanished.Error()
+	return errVanished
+}
+
+// errVanished : the Lease that was known is gone, or another stands in its place.
+var errVanished = errors.New("the lease vanished")
 
 // errNoNamespace says what is missing when a Lease cannot even be created.
 type errNoNamespace struct {

@@ -49,15 +49,26 @@ type ApplyOptions struct {
 	DryRun bool
 }
 
-// ApplyHostStatus applies body to the status of a Host, by force.
-func (c *Client) ApplyHostStatus(ctx context.Context, name string, body []byte) error {
-	if err := c.apply(ctx, c.fettle, "hosts", name, body, ApplyOptions{}); err != nil {
-		return fmt.Errorf("apply status to host %s: %w", name, err)
+// ApplyHostStatus applies body to the status of a Host, by force, and returns the resourceVersion of the Host as stored.
+func (c *Client) ApplyHostStatus(ctx context.Context, name string, body []byte) (resourceVersion string, err error) {
+	var stored metav1.PartialObjectMetadata
+	if err := c.applied(ctx, c.fettle, "hosts", name, body, ApplyOptions{}, func(r rest.Result) error {
+		raw, err := r.Raw()
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(raw, &stored)
+	}); err != nil {
+		return "", fmt.Errorf("apply status to host %s: %w", name, err)
 	}
-	return nil
+	return stored.ResourceVersion, nil
 }
 
 func (c *Client) apply(ctx context.Context, group rest.Interface, resource, name string, body []byte, o ApplyOptions) error {
+	return c.applied(ctx, group, resource, name, body, o, rest.Result.Error)
+}
+
+func (c *Client) applied(ctx context.Context, group rest.Interface, resource, name string, body []byte, o ApplyOptions, take func(rest.Result) error) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	request := once(group.Patch(types.ApplyPatchType)).Resource(resource).Name(name).SubResource("status").
@@ -65,7 +76,7 @@ func (c *Client) apply(ctx context.Context, group rest.Interface, resource, name
 	if o.DryRun {
 		request = request.Param("dryRun", metav1.DryRunAll)
 	}
-	return request.Do(ctx).Error()
+	return take(request.Do(ctx))
 }
 
 // Lease reads a Lease.

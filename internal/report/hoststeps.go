@@ -37,7 +37,7 @@ func (r *Reporter) applyHost(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	err = r.api.ApplyHostStatus(ctx, r.o.Node, body)
+	version, err := r.api.ApplyHostStatus(ctx, r.o.Node, body)
 	if kubeclient.IsAnotherObject(err) {
 		r.host = nil // its watch will show the one that is there now
 		return nil
@@ -45,7 +45,7 @@ func (r *Reporter) applyHost(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	r.hostThere, r.hostApplied, r.hostMessages = status, true, now
+	r.hostThere, r.hostApplied, r.hostMessages, r.hostVersion = status, true, now, version
 	return nil
 }
 

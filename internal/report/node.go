@@ -196,7 +196,7 @@ type operation struct {
 }
 
 // NodeStatus is the body that applies all of our conditions to a node. A type that we applied before and that is not
-// among them is removed by the API server.
+// among them is removed by the API server; without any we own nothing of the node any more.
 func NodeStatus(name string, uid types.UID, conditions []kubeclient.NodeCondition) ([]byte, error) {
 	return nodeStatusAt(name, uid, "", conditions)
 }
@@ -219,7 +219,7 @@ type applyBody[Status any] struct {
 	APIVersion string        `json:"apiVersion"`
 	Kind       string        `json:"kind"`
 	Metadata   applyMetadata `json:"metadata"`
-	Status     Status        `json:"status"`
+	Status     Status        `json:"status,omitzero"`
 }
 
 // applyMetadata names an object. The UID makes the API server refuse when another of that name stands in its place; see

@@ -207,7 +207,7 @@ func TestNodeStatusBody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"uid-1"},"status":{}}`; string(body) != want {
+		if want := `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"uid-1"}}`; string(body) != want {
 			t.Errorf("got %s", body)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/health"
@@ -20,7 +21,7 @@ type API interface {
 	Node(ctx context.Context, name string) (kubeclient.Node, error)
 	ApplyNodeStatus(ctx context.Context, name string, body []byte, o kubeclient.ApplyOptions) error
 	PatchNodeStatus(ctx context.Context, name string, patch []byte) error
-	ApplyHostStatus(ctx context.Context, name string, body []byte) error
+	ApplyHostStatus(ctx context.Context, name string, body []byte) (resourceVersion string, err error)
 	DropConnections()
 }
 
@@ -66,6 +67,7 @@ type Reporter struct {
 	hostThere    fettlev1alpha1.HostStatus // as last known to be stored
 	hostApplied  bool                      // by this process, to this Host
 	hostMessages time.Time                 // when messages of the Host were last written
+	hostVersion  string                    // resourceVersion of the Host as we last wrote it
 	doubted      hostKey                   // the foreign Host for whose sake the node was read again
 
 	failures  int
@@ -181,6 +183,9 @@ func (r *Reporter) takeInHost(host *fettlev1alpha1.Host) {
 	if before == nil || before.UID != host.UID {
 		r.hostThere, r.hostApplied = host.Status, false
 	}
+	if r.hostApplied && older(host.ResourceVersion, r.hostVersion) {
+		return // a watch that was behind shows what we have written over since
+	}
 	if r.hostApplied && host.Status.Agent == nil {
 		r.hostThere = host.Status // somebody emptied it
 	}
@@ -193,6 +198,12 @@ func (r *Reporter) takeInHost(host *fettlev1alpha1.Host) {
 		r.doubted = key
 		r.doubtNode()
 	}
+}
+
+// older reports whether one resourceVersion of an object came before another; not if either is unknown.
+func older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
 }
 
 func (r *Reporter) doubtNode() {
