@@ -14,7 +14,7 @@ import (
 )
 
 func newCleanupCommand() *cobra.Command {
-	var force, state bool
+	var force, state, stay bool
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Withdraws from the cluster what the agent said of this node",
@@ -25,6 +25,8 @@ repeated, and what is not there needs no withdrawing.
 It refuses while an agent runs on this machine, and while one elsewhere holds the node's lease and renews it; to see
 that it may have to wait for as long as that lease lasts.
 
+With --stay it does not end when it is done, so that pods of a DaemonSet that do it are not started over and over.
+
 Exit status: 0 nothing is left, 2 something is, or could not be looked at.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,7 +34,7 @@ Exit status: 0 nothing is left, 2 something is, or could not be looked at.`,
 			if err != nil {
 				return err
 			}
-			return agent.Cleanup(cmd.Context(), agent.CleanupOptions{
+			err = agent.Cleanup(cmd.Context(), agent.CleanupOptions{
 				Options: agent.Options{
 					Config: c, NodeName: nodeName(c), Version: version.String(), Getenv: os.Getenv,
 					Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
@@ -40,10 +42,16 @@ Exit status: 0 nothing is left, 2 something is, or could not be looked at.`,
 				Force: force, State: state,
 				Say: func(what string) { fmt.Fprintln(cmd.OutOrStdout(), what) },
 			})
+			if err == nil && stay {
+				fmt.Fprintln(cmd.OutOrStdout(), "nothing is left; staying until told to end")
+				<-cmd.Context().Done()
+			}
+			return err
 		},
 	}
 	config.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&force, "force", false, "withdraw although another living agent holds the node's lease")
+	cmd.Flags().BoolVar(&stay, "stay", false, "do not end when it is done, until told to")
 	cmd.Flags().BoolVar(&state, "state", false, "also remove what the agent keeps in its state folder, its keys among it")
 	return cmd
 }
