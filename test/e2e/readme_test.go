@@ -60,12 +60,37 @@ func TestReadme(t *testing.T) {
 				t.Errorf("no column %s in\n%s", column, out)
 			}
 		}
-		for _, check := range []string{"cni-config", "service-proxy", "root-filesystem", "healthy: "} {
+		for _, check := range []string{"cni-config", "service-proxy", "root-filesystem"} {
 			if !strings.Contains(out, "\n"+check) {
 				t.Errorf("no %q in\n%s", check, out)
 			}
 		}
+		if !strings.Contains(out, "\nhealthy: ") && !strings.Contains(out, "\ndegraded: ") {
+			t.Errorf("no summary in\n%s", out)
+		}
 	})
+}
+
+// TestThePageOnDaemonSets runs its commands, in their order; what they do on a machine, test/e2e/daemonset looks at.
+func TestThePageOnDaemonSets(t *testing.T) {
+	root, err := controlplane.RepoRoot()
+	must(t, err)
+	text, err := os.ReadFile(filepath.Join(root, "docs/daemonset.md"))
+	must(t, err)
+	commands, _ := readReadme(string(text))
+	if len(commands) < 6 {
+		t.Fatalf("found only %d commands: %v", len(commands), commands)
+	}
+	c := controlplane.ForTest(t, controlplane.Options{ControllerManager: true})
+	for _, command := range commands {
+		t.Run(command, func(t *testing.T) {
+			out, err := shell(t.Context(), c, root, command)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			t.Log(out)
+		})
+	}
 }
 
 // writeNode writes the manifest of a Node that the README's reader has.
