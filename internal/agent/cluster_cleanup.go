@@ -38,7 +38,7 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 	if err != nil {
 		return err
 	}
-	defer host.Close()
+	defer func() { _ = host.Close() }() // only read from
 	release, err := claimForCleanup(o.Config.StateDir)
 	if err != nil {
 		return err

@@ -8,5 +8,8 @@
 // finds in the state folder; from anyone else only after that holder missed three beats: its lease duration less one
 // interval, as seen from here. A foreign holder that lives is a conflict of identities: it is shown, and nothing is taken.
 //
+// A Lease that cannot be renewed though the API server answers is told from an API server that is away: the agent is
+// impaired, and can say so elsewhere.
+//
 // The package knows nothing of checks or conditions.
 package heartbeat
