@@ -33,8 +33,10 @@ func watchForks() (*forkCount, error) {
 				if fork, ok := e.Msg.(*netlink.ForkProcEvent); ok && fork.ChildPid == fork.ChildTgid {
 					counts.byParent[int(fork.ParentTgid)]++
 				}
-			case <-errs:
-				counts.lost++
+			case err := <-errs:
+				if err != nil {
+					counts.lost++
+				}
 			case <-f.done:
 				f.counted <- counts
 				return

@@ -33,8 +33,11 @@ func TestShippedProduct(t *testing.T) {
 	part("the pod starts a unit on the machine", startsAUnit)
 	part("a reboot: nobody speaks for the machine before the new agent has looked", reboot)
 	part("kill -9 of the agent: another takes over and nothing is wrong meanwhile", killedAgent)
+	part("the machine's clock jumps ahead and back: the agent stays alive and right", clockJumps)
+	part("the agent is asked in its pod, and its configuration edited in its ConfigMap", askedAndConfigured)
 	part("the node deleted while its kubelet is down for a moment", func(t *testing.T, w *world) { deletedNode(t, w, false) })
 	part("the node deleted while its kubelet is down for longer than its pods are kept", func(t *testing.T, w *world) { deletedNode(t, w, true) })
+	part("its removal leaves nothing of it on the node", removal)
 }
 
 func runsAsManifested(t *testing.T, w *world) {

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,7 +35,13 @@ const (
 )
 
 // conditionTypes are those that the shipped configuration publishes.
-var conditionTypes = []string{fettlev1alpha1.ConditionNetworkReady, fettlev1alpha1.ConditionStorageReady, fettlev1alpha1.ConditionHealthy}
+var conditionTypes = []string{
+	fettlev1alpha1.ConditionNetworkReady, fettlev1alpha1.ConditionStorageReady, fettlev1alpha1.ConditionHealthy,
+	"fettle.dev/KernelReady", "fettle.dev/RuntimeReady", "fettle.dev/AgentReady",
+}
+
+// wellReasons are those of conditions that are True here for another reason than OK: nobody sets the machine's clock.
+var wellReasons = map[string]string{"fettle.dev/KernelReady": "ClockUnsynchronised", fettlev1alpha1.ConditionHealthy: "ClockUnsynchronised"}
 
 type look = func(context.Context) error
 
@@ -97,7 +104,7 @@ func (w *world) well() look {
 		w.Tainted(nodeName, networkTaint, false), w.Tainted(nodeName, storageTaint, false),
 	}
 	for _, name := range conditionTypes {
-		looks = append(looks, w.Says(nodeName, name, corev1.ConditionTrue, "OK"))
+		looks = append(looks, w.Says(nodeName, name, corev1.ConditionTrue, cmp.Or(wellReasons[name], "OK")))
 	}
 	return stack.All(looks...)
 }
@@ -208,9 +215,10 @@ func (w *world) agentLog(t *testing.T) []logRecord {
 }
 
 type logRecord struct {
-	Time  time.Time
-	Msg   string
-	Check string
+	Time      time.Time
+	Msg       string
+	Check     string
+	Condition string
 }
 
 // lastWords is what helps to understand a failure; QEMU, console and journal are logged by package vm.
