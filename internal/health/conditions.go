@@ -24,7 +24,9 @@ func groupsOf(checks []Check) []group {
 			continue
 		}
 		byType[c.Condition] = append(byType[c.Condition], i)
-		byType[AggregateType] = append(byType[AggregateType], i)
+		if c.Condition != AggregateType {
+			byType[AggregateType] = append(byType[AggregateType], i)
+		}
 	}
 	groups := make([]group, 0, len(byType))
 	for condition, members := range byType {

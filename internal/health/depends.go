@@ -88,7 +88,11 @@ func (s *standing) view(c *Check) (CheckState, bool) {
 		// Established before, and so no question of what its prerequisites let it see now.
 		state.Result, state.Since = s.shown, s.since
 	case s.gate == shut:
-		state.Result = c.Severity.cap(Result{Verdict: Unknown, Reason: ReasonPrerequisite, Message: "depends on check " + s.blocker + ", which is not well"})
+		state.Result = Result{Verdict: Unknown, Reason: ReasonPrerequisite, Message: "depends on check " + s.blocker + ", which is not well"}
+		if c.Severity == SeverityDegraded || c.Severity == SeverityInfo {
+			// It may make nothing Unknown, and nothing True either, which nobody looked at.
+			state.Verdict = NotApplicable
+		}
 		state.Since = s.shutSince
 		return state, true
 	case s.gate == waiting:

@@ -48,7 +48,7 @@ func TestRulesOfDependence(t *testing.T) {
 		{name: "a circle is opened where it closes", checks: chain(func(c []health.Check) { c[0].DependsOn = []string{"c"} }), words: "b=o c=o a=o b=f b=o", want: ".o. .oo ooo u<fu< .o."},
 		{name: "a check that depends on itself does not", checks: chain(func(c []health.Check) { c[0].DependsOn = []string{"a"} }), words: "a=f", want: "fu<u<"},
 		{name: "a prerequisite that goes stale takes its dependents along", checks: chain(func(c []health.Check) { c[0].StaleAfter = time.Minute }), words: "a=o b=o c=o +60", want: "o.. oo. ooo u~u<u<"},
-		{name: "severity caps it like everything", checks: chain(func(c []health.Check) { c[1].Severity, c[2].Severity = health.SeverityDegraded, health.SeverityInfo }), words: "a=f", want: "fd<o<"},
+		{name: "one that may make nothing Unknown says nothing, least of all True", checks: chain(func(c []health.Check) { c[1].Severity, c[2].Severity = health.SeverityDegraded, health.SeverityInfo }), words: "a=f", want: "fn<n<"},
 		{name: "after a restart a prerequisite that is said to be fatal still shuts it out", checks: chain(), words: "a=o b=o a=f restart b=f a=o b=o", want: "o.. oo. fu<u< fu<u< fu<u< o.. oo."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

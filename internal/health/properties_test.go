@@ -155,6 +155,11 @@ func (l *life) mustBeHonest(t *rapid.T, r health.Report) {
 		}
 	}
 	for _, c := range r.Conditions {
+		if c.Status == health.StatusTrue && !slices.ContainsFunc(l.checks, func(m health.Check) bool {
+			return l.looked[m.Name] && !m.DryRun && (m.Condition == c.Type || c.Type == health.AggregateType)
+		}) {
+			t.Fatalf("%s is said to be True, and no check behind it was looked at", c.Type)
+		}
 		if slices.Contains(r.Pending, c.Type) {
 			t.Fatalf("%s is both said and pending", c.Type)
 		}
