@@ -44,8 +44,9 @@ type diagnosisParts struct {
 	// as after a restart, it is told once that is decided, and only if it then differs. before has no verdict where
 	// nothing was said of the check before.
 	changed func(before, after health.CheckState, condition string)
-	// remember, if set, is given what must survive the process, whenever that may have changed.
-	remember func(health.Snapshot)
+	// remember, if set, is given what must survive the process, whenever that may have changed; atOnce when it is more than
+	// what was counted.
+	remember func(s health.Snapshot, atOnce bool)
 }
 
 // newDiagnosis makes a diagnosis and its scheduler. Call begin, then run the scheduler, then end.
@@ -69,8 +70,8 @@ func (d *diagnosis) begin() {
 		d.parts.log.Warn("check is as it was before the agent started", "check", s.Name, "condition", d.conditionOf(s.Name),
 			"verdict", string(s.Verdict), "reason", s.Reason, "detail", s.Message, "since", s.Since.UTC().Format(time.RFC3339))
 	}
+	d.keep(true)
 	d.parts.tell(d.last)
-	d.keep()
 	d.setAlarm()
 }
 
@@ -118,6 +119,7 @@ func (d *diagnosis) tick() {
 
 // follow does what follows from a call of the engine.
 func (d *diagnosis) follow(changed bool) {
+	d.keep(changed) // before it is said
 	if changed {
 		before := d.last
 		d.last = d.engine.Report()
@@ -130,7 +132,6 @@ func (d *diagnosis) follow(changed bool) {
 		}
 		d.parts.tell(d.last)
 	}
-	d.keep()
 	d.setAlarm()
 }
 
@@ -175,10 +176,10 @@ func stateOf(states []health.CheckState, i int, name string) health.CheckState {
 	return health.CheckState{}
 }
 
-func (d *diagnosis) keep() {
+func (d *diagnosis) keep(atOnce bool) {
 	if revision := d.engine.Revision(); revision != d.revision && d.parts.remember != nil {
 		d.revision = revision
-		d.parts.remember(d.engine.Snapshot())
+		d.parts.remember(d.engine.Snapshot(), atOnce)
 	}
 }
 

@@ -63,7 +63,7 @@ func consult(t *testing.T, remembered health.Snapshot, checks func(add func(sche
 		changed: func(before, after health.CheckState, condition string) {
 			c.changes = append(c.changes, fmt.Sprintf("%s of %s: %s/%s to %s/%s", after.Name, condition, before.Verdict, before.Reason, after.Verdict, after.Reason))
 		},
-		remember: func(s health.Snapshot) { c.kept = s },
+		remember: func(s health.Snapshot, _ bool) { c.kept = s },
 	}
 	checks(func(s schedule.Check, h health.Check) {
 		parts.looks, parts.checks = append(parts.looks, s), append(parts.checks, h)

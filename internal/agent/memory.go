@@ -26,12 +26,13 @@ const (
 // memory keeps what the health engine must know of checks after a restart in a file of the state folder. What cannot be
 // kept is kept in mind as long as the process lives, and tried again.
 //
-// After a crash the file holds what was last saved: at most savesApart behind what was said, and never a part.
+// After a crash the file holds what was last saved, and never a part. A verdict that changed is saved at once, which takes
+// no longer than the disk; what is only counted is at most savesApart behind.
 type memory struct {
 	path              string // empty: nothing is kept
 	log               *slog.Logger
 	apart, againAfter time.Duration
-	wake              chan struct{}
+	wake, hurry       chan struct{}
 	mu                sync.Mutex
 	latest            *health.Snapshot // to be saved; nil when nothing is
 	saved             []byte           // what is in the file
@@ -41,7 +42,7 @@ type memory struct {
 // openMemory recalls what is kept in a state folder, "" for none. A file that cannot be used is moved aside, to a name that
 // ends in .damaged, and nothing is recalled.
 func openMemory(stateDir string, log *slog.Logger) (*memory, health.Snapshot) {
-	m := &memory{log: log, apart: savesApart, againAfter: saveAgainAfter, wake: make(chan struct{}, 1)}
+	m := &memory{log: log, apart: savesApart, againAfter: saveAgainAfter, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 	if stateDir == "" {
 		return m, health.Snapshot{}
 	}
@@ -67,13 +68,20 @@ func (m *memory) setAside(why error) {
 	m.log.Warn("what was known of the checks before cannot be used; they are looked at afresh", "error", why, "kept", aside)
 }
 
-// note takes what is to be kept. It does not block.
-func (m *memory) note(s health.Snapshot) {
+// note takes what is to be kept, at once when it says so. It does not block.
+func (m *memory) note(s health.Snapshot, atOnce bool) {
 	m.mu.Lock()
 	m.latest = &s
 	m.mu.Unlock()
+	nudge(m.wake)
+	if atOnce {
+		nudge(m.hurry)
+	}
+}
+
+func nudge(c chan struct{}) {
 	select {
-	case m.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -91,9 +99,17 @@ func (m *memory) run(ctx context.Context) {
 		case <-m.wake:
 		case <-again:
 		}
+		select {
+		case <-m.hurry: // this save is the one
+		default:
+		}
 		m.save()
-		if !pause(ctx, m.apart) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-m.hurry:
+			nudge(m.wake)
+		case <-time.After(m.apart):
 		}
 	}
 }

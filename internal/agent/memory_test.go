@@ -51,7 +51,7 @@ func init() {
 	if dir := os.Getenv("FETTLE_TEST_MEMORY"); dir != "" {
 		m, remembered := quickMemory(dir, slog.New(slog.DiscardHandler))
 		for n := max(numberIn(remembered), 0) + 1; ; n++ {
-			m.note(latchedAt(n))
+			m.note(latchedAt(n), false)
 			m.save()
 			if m.fault != "" {
 				fmt.Println(m.fault)
@@ -137,7 +137,7 @@ func TestMemoryStartsHonestlyFromWhatItCannotUse(t *testing.T) {
 			if _, err := os.Stat(path + ".damaged"); (err == nil) != tc.aside || (log.Len() > 0) != tc.aside {
 				t.Errorf("moved aside: %v; log: %s", err, log.String())
 			}
-			m.note(latchedAt(7))
+			m.note(latchedAt(7), false)
 			m.end()
 			if _, again := openMemory(dir, slog.New(slog.DiscardHandler)); numberIn(again) != 7 {
 				t.Errorf("afterwards it remembers %+v", again)
@@ -197,13 +197,13 @@ func TestMemoryWorksOnWithoutADiskToWriteTo(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() { m.run(ctx); close(done) }()
-			m.note(latchedAt(1))
+			m.note(latchedAt(1), false)
 			await(t, "the first save", func() bool { return rememberedIn(dir) == 1 })
 			tc.spoil(t, dir)
-			m.note(latchedAt(2))
+			m.note(latchedAt(2), false)
 			await(t, "the log says that nothing is kept", func() bool { return strings.Contains(log.String(), "cannot be kept") })
 			for n := 3; n < 20; n++ {
-				m.note(latchedAt(n))
+				m.note(latchedAt(n), false)
 				time.Sleep(2 * time.Millisecond)
 			}
 			if got := rememberedIn(dir); got != 1 {
@@ -257,21 +257,21 @@ func TestMemoryWritesOnlyWhatChanged(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "health.json")
 	m, _ := quickMemory(dir, slog.New(slog.DiscardHandler))
-	m.note(latchedAt(1))
+	m.note(latchedAt(1), false)
 	m.save()
 	before, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.note(latchedAt(1))
+	m.note(latchedAt(1), false)
 	m.save()
 	m, remembered := quickMemory(dir, slog.New(slog.DiscardHandler))
-	m.note(remembered)
+	m.note(remembered, false)
 	m.end()
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
 		t.Errorf("the same content was written again (%v)", err)
 	}
-	m.note(latchedAt(2))
+	m.note(latchedAt(2), false)
 	m.end()
 	if got := rememberedIn(dir); got != 2 {
 		t.Errorf("remembers %d", got)
@@ -280,9 +280,24 @@ func TestMemoryWritesOnlyWhatChanged(t *testing.T) {
 
 func TestMemoryWithoutAFolderKeepsNothing(t *testing.T) {
 	m, remembered := openMemory("", slog.New(slog.NewTextHandler(t.Output(), nil)))
-	m.note(latchedAt(1))
+	m.note(latchedAt(1), false)
 	m.end()
 	if len(remembered.Checks) != 0 {
 		t.Errorf("%+v", remembered)
 	}
+}
+
+func TestWhatIsSaidIsSavedAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	m, _ := openMemory(dir, slog.New(slog.DiscardHandler))
+	m.apart = time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { m.run(ctx); close(ended) }()
+	for n := 1; n <= 3; n++ {
+		m.note(latchedAt(n), true)
+		await(t, "the file to hold it", func() bool { return rememberedIn(dir) == n })
+	}
+	cancel()
+	<-ended
 }
