@@ -164,21 +164,27 @@ func (d *Decoder) Mapping(n *yaml.Node, prefix string, targets ...Target) {
 }
 
 // Items returns the items of a list; none, with a fault, when the node is something else. A nil node is an empty list.
-func (d *Decoder) Items(n *yaml.Node, path string) []*yaml.Node {
+func (d *Decoder) Items(n *yaml.Node, path string) []*yaml.Node { return d.items(n, path, "") }
+
+// items is Items for a field that may be secret.
+func (d *Decoder) items(n *yaml.Node, path string, tag reflect.StructTag) []*yaml.Node {
 	switch {
 	case n == nil, n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null", n.Kind == yaml.AliasNode:
 		return nil
 	case n.Kind != yaml.SequenceNode:
-		d.fault(d.at(n.Line), path, "is "+describe(n), "a list")
+		d.fault(d.at(n.Line), path, "is "+shown(n, tag), "a list")
 		return nil
 	}
 	return n.Content
 }
 
 // IsMapping reports a fault unless the node is a mapping.
-func (d *Decoder) IsMapping(n *yaml.Node, path string) bool {
+func (d *Decoder) IsMapping(n *yaml.Node, path string) bool { return d.isMapping(n, path, "") }
+
+// isMapping is IsMapping for a field that may be secret.
+func (d *Decoder) isMapping(n *yaml.Node, path string, tag reflect.StructTag) bool {
 	if n.Kind != yaml.MappingNode && n.Kind != yaml.AliasNode {
-		d.fault(d.at(n.Line), path, "is "+describe(n), "a mapping of keys to values")
+		d.fault(d.at(n.Line), path, "is "+shown(n, tag), "a mapping of keys to values")
 	}
 	return n.Kind == yaml.MappingNode
 }
@@ -192,7 +198,7 @@ func (d *Decoder) value(n *yaml.Node, path string, into reflect.Value, tag refle
 	switch {
 	case n.Kind == yaml.AliasNode: // reported by refuse
 	case isList(into):
-		items := d.Items(n, path)
+		items := d.items(n, path, tag)
 		list := reflect.MakeSlice(into.Type(), len(items), len(items))
 		for i, item := range items {
 			at := fmt.Sprintf("%s[%d]", path, i)
@@ -207,7 +213,7 @@ func (d *Decoder) value(n *yaml.Node, path string, into reflect.Value, tag refle
 			into.Set(list)
 		}
 	case isStruct(into):
-		if n.ShortTag() != "!!null" && d.IsMapping(n, path) {
+		if n.ShortTag() != "!!null" && d.isMapping(n, path, tag) {
 			d.Mapping(n, path, fields{into})
 		}
 	default:
@@ -238,6 +244,23 @@ func (d *Decoder) refuseValue(at place, path, what string, into reflect.Value, t
 		what = "is not what is allowed"
 	}
 	d.fault(at, path, what, allowed(into, tag))
+}
+
+// shown describes a node, of a secret one only what sort of thing it is.
+func shown(n *yaml.Node, tag reflect.StructTag) string {
+	if n.Kind != yaml.ScalarNode || !isSecret(tag) {
+		return describe(n)
+	}
+	switch n.ShortTag() {
+	case "!!null":
+		return "empty"
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "a truth value"
+	default:
+		return "a text"
+	}
 }
 
 // describe names what a node holds.

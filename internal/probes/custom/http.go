@@ -93,6 +93,8 @@ func (o HTTPOptions) Validate(fault func(what, allowed string, keys ...string)) 
 		fault("is missing", aURL, "url")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		fault("is not a URL that can be asked for", aURL, "url")
+	case u.User != nil:
+		fault("has credentials in it", "a header such as Authorization, which is not shown", "url")
 	case u.Scheme == "http" && (o.CAFile != "" || o.ServerName != "" || o.InsecureSkipVerify):
 		fault("is not https, but certificates are spoken of", "https, or neither caFile, serverName nor insecureSkipVerify", "url")
 	}
