@@ -118,6 +118,9 @@ func Parse(path string, content []byte, kinds []probes.Kind) (Config, error) {
 
 // readFile reads no more of a file than shows that it is too large.
 func readFile(path string) ([]byte, error) {
+	if at, err := os.Stat(path); err == nil && !at.Mode().IsRegular() && !at.IsDir() {
+		return nil, fmt.Errorf("read configuration: %s is not a regular file", path) // opening another may never end
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
