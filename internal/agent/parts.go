@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -70,7 +69,7 @@ func assemble(o Options, host *hostfs.Root, stateDir string, self fettlev1alpha1
 		p.board.Looked(name, r, time.Now(), took)
 	}
 	p.server = endpoints.New(endpoints.Options{
-		Socket: o.Config.Endpoints.Socket, MetricsAddress: o.Config.Endpoints.MetricsAddress, StatusFile: statusFile(o.Config.Endpoints),
+		Socket: o.Config.Endpoints.Socket, MetricsAddress: o.Config.Endpoints.MetricsAddress, StatusFile: o.Config.Endpoints.StatusFile,
 		Agent: endpoints.Agent{
 			Version: self.Version, ID: self.ID, Node: o.NodeName, Mode: self.Mode, PID: os.Getpid(),
 			StartedAt: self.StartedAt.Time, BootID: self.BootID,
@@ -154,14 +153,6 @@ func (p *parts) credential() *endpoints.Credential {
 		c.Fault = s.LastError
 	}
 	return c
-}
-
-// statusFile lies beside the socket, where everybody may read.
-func statusFile(e config.Endpoints) string {
-	if e.Socket == "" {
-		return ""
-	}
-	return filepath.Join(filepath.Dir(e.Socket), "status.json")
 }
 
 // bell wakes everybody who waits for it.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -52,10 +53,15 @@ type Options struct {
 // Server answers questions about a running agent.
 type Server struct {
 	o Options
+	// yields while another agent answers on our socket: then the status file is its, too.
+	yields atomic.Bool
+	// tried ends with the first try to have the socket.
+	tried     chan struct{}
+	triedOnce sync.Once
 }
 
 // New makes a server; Run starts it.
-func New(o Options) *Server { return &Server{o: o} }
+func New(o Options) *Server { return &Server{o: o, tried: make(chan struct{})} }
 
 // Status is everything there is to say now.
 func (s *Server) Status() Status {
@@ -149,6 +155,10 @@ func (s *Server) serve(ctx context.Context, what, where string, listen func(cont
 	said := ""
 	for wait := firstRetry; ctx.Err() == nil; wait = min(2*wait, longestRetry) {
 		listener, err := listen(ctx, where)
+		if what == "socket" {
+			s.yields.Store(errors.Is(err, errOther))
+			s.triedOnce.Do(func() { close(s.tried) })
+		}
 		if err == nil {
 			log.Info("answers questions about the agent")
 			wait, said = firstRetry, ""
@@ -187,6 +197,9 @@ func answer(ctx context.Context, listener net.Listener, routes http.Handler, log
 			_ = server.Close() // whoever still listens has had its time
 		}
 	})
+	if own, ok := listener.(*ownSocket); ok {
+		ended.Go(func() { own.watch(ctx) })
+	}
 	if err := server.Serve(netutil.LimitListener(listener, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("answer on %s: %w", listener.Addr(), err)
 	}

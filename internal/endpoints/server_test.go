@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -233,4 +234,34 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("answered with %s", response.Status)
 	}
+}
+
+func TestASocketWhoseNameIsTakenAwayIsMadeAnew(t *testing.T) {
+	path := socketPath(t)
+	started(t, Options{Socket: path})
+	await(t, "the socket", func() bool { _, err := os.Lstat(path); return err == nil })
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "another", func() bool { _, err := os.Lstat(path); return err == nil })
+	if code, _ := ask(t, overSocket(path), "http://agent/healthz"); code != 200 {
+		t.Errorf("%d", code)
+	}
+}
+
+func TestWhoDoesNotHoldTheSocketDoesNotWriteTheFile(t *testing.T) {
+	path := socketPath(t)
+	listener, err := listenSocket(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log heard
+	file := filepath.Join(t.TempDir(), "status.json")
+	started(t, Options{Socket: path, StatusFile: file, Log: log.log()})
+	await(t, "the log says that there is another", func() bool { return log.count("another process answers on "+path) > 0 })
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the file: %v", err)
+	}
+	listener.Close()
+	await(t, "the file, once the other has ended", func() bool { _, err := os.Stat(file); return err == nil })
 }

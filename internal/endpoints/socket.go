@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // socketMode : what the socket answers is for root.
@@ -79,14 +80,32 @@ func claimable(ctx context.Context, path string) error {
 	if err == nil {
 		err = connection.Close()
 	}
-	return errors.Join(fmt.Errorf("another process answers on %s; is another agent running on this machine?", path), err)
+	return errors.Join(fmt.Errorf("%w on %s; is another agent running on this machine?", errOther, path), err)
 }
+
+// errOther says that the socket is somebody else's, who lives.
+var errOther = errors.New("another process answers")
 
 // ownSocket takes its name away when it is closed, unless another socket has the name by then.
 type ownSocket struct {
 	net.Listener
 	path string
 	file fs.FileInfo
+}
+
+// watch closes a socket whose name was taken away, by whoever clears folders: nobody finds it any more.
+func (s *ownSocket) watch(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookAgain):
+		}
+		if there, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(there, s.file) {
+			_ = s.Listener.Close() // and another is made
+			return
+		}
+	}
 }
 
 // Close closes the socket and takes its name away.

@@ -27,6 +27,12 @@ const (
 // change, and said once for each reason. It stays when the agent ends, with the last there was to say: its time tells from
 // when it is.
 func (s *Server) keepFile(ctx context.Context) {
+	if s.o.Socket != "" {
+		select {
+		case <-ctx.Done():
+		case <-s.tried:
+		}
+	}
 	k := keeper{server: s}
 	k.keep()
 	for {
@@ -55,6 +61,9 @@ type keeper struct {
 
 // keep writes the file when it is to say something else, or has not been written for long.
 func (k *keeper) keep() {
+	if k.server.yields.Load() {
+		return
+	}
 	now, log := k.server.Status(), k.server.o.Log
 	if !k.at.IsZero() && k.fault == "" && time.Since(k.at) < rewriteAfter && sameSubstance(now, k.written) {
 		return
