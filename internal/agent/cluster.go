@@ -205,6 +205,7 @@ func (c *cluster) watchSource(ctx context.Context, candidate kubeclient.Candidat
 		if c.o.source.Changed(candidate) {
 			return "the files that say how to reach it have changed"
 		}
+		c.heartChanged(heart.Status()) // a conflict that lasts is told again and again, seldom
 		if heart.Status().State != heartbeat.Failing {
 			failing = time.Time{}
 			continue

@@ -81,7 +81,8 @@ func (n *nodes) silent(ctx context.Context, node *corev1.Node, host *fettlev1alp
 }
 
 // agentTypes are the types of the agent's conditions: those its Host names, and those on the node that have our prefix,
-// since the Host may not have heard of them: the agent died before it told, or the Host is a new one.
+// since the Host may not have heard of them: the agent died before it told, or the Host is a new one. What an agent says
+// that lives and cannot renew its lease is not among them: it is why the agent counts as silent, and true.
 func agentTypes(node *corev1.Node, host *fettlev1alpha1.Host) []string {
 	types := slices.Clone(host.Status.ConditionTypes)
 	for _, c := range node.Status.Conditions {
@@ -89,7 +90,11 @@ func agentTypes(node *corev1.Node, host *fettlev1alpha1.Host) []string {
 			types = append(types, name)
 		}
 	}
-	return types
+	return slices.DeleteFunc(types, func(name string) bool {
+		return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return string(c.Type) == name && c.Status == corev1.ConditionFalse && c.Reason == fettlev1alpha1.ReasonHeartbeatImpaired
+		})
+	})
 }
 
 // has reports whether one of the agent's conditions on the node is like that.

@@ -164,6 +164,10 @@ const (
 // status Unknown.
 const ReasonAgentSilent = "AgentSilent"
 
+// ReasonHeartbeatImpaired is the reason of AgentReady=False of an agent that lives and cannot renew its Lease. The controller
+// leaves it as it is when it calls that agent silent.
+const ReasonHeartbeatImpaired = "HeartbeatImpaired"
+
 // HeartbeatIntervalAnnotation on an agent's Lease is the time between two renewals, e.g. "10s". The controller waits for at
 // least the Lease's duration and one interval before it calls the agent silent.
 const HeartbeatIntervalAnnotation = "fettle.dev/heartbeat-interval"

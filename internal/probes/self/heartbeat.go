@@ -12,7 +12,7 @@ import (
 
 // Reasons of agent-heartbeat.
 const (
-	HeartbeatImpaired = "HeartbeatImpaired"
+	HeartbeatImpaired = fettlev1alpha1.ReasonHeartbeatImpaired
 	IdentityConflict  = "IdentityConflict"
 )
 
