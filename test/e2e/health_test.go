@@ -71,6 +71,16 @@ func TestFromCheckToTaint(t *testing.T) {
 		}
 	})
 
+	t.Run("kubectl describe node shows what its agent saw", func(t *testing.T) {
+		must(t, stack.Await(ctx, "the event", func(context.Context) error {
+			out, err := s.ControlPlane.Kubectl(ctx, "describe", "node", "one")
+			if err == nil && (!strings.Contains(out, "CNIConfigInvalid") || !strings.Contains(out, "fettle-nodeagent")) {
+				err = fmt.Errorf("it shows no event of the agent:\n%s", out)
+			}
+			return err
+		}))
+	})
+
 	t.Run("its repair takes the taint away", func(t *testing.T) {
 		must(t, one.RepairCNI(ctx))
 		must(t, stack.Await(ctx, "the taint to go", stack.All(
