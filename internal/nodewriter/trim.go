@@ -15,8 +15,8 @@ import (
 var othersAnnotations = map[string]string{"fettle.dev/others": ""}
 
 // Trim leaves of a Node what decisions read: names, labels, our annotations, taints, and of conditions type, status and
-// the reason AgentSilent. It is a transform of caches: two trimmed versions of a node differ only where a decision
-// could. Objects other than Nodes pass unchanged.
+// the reasons that the controller goes by. It is a transform of caches: two trimmed versions of a node differ only where
+// a decision could. Objects other than Nodes pass unchanged.
 func Trim(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -37,8 +37,11 @@ func Trim(obj any) (any, error) {
 	}
 	for _, c := range node.Status.Conditions {
 		kept := corev1.NodeCondition{Type: c.Type, Status: c.Status}
-		if c.Reason == fettlev1alpha1.ReasonAgentSilent {
+		switch c.Reason { // constants, so that no string of the node is held
+		case fettlev1alpha1.ReasonAgentSilent:
 			kept.Reason = fettlev1alpha1.ReasonAgentSilent
+		case fettlev1alpha1.ReasonHeartbeatImpaired:
+			kept.Reason = fettlev1alpha1.ReasonHeartbeatImpaired
 		}
 		trimmed.Status.Conditions = append(trimmed.Status.Conditions, kept)
 	}
