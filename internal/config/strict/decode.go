@@ -119,18 +119,16 @@ func Fields(pointer any) Target { return fields{reflect.ValueOf(pointer).Elem()}
 
 func (f fields) keys() []string {
 	var names []string
-	for i := range f.value.NumField() {
-		if name := f.value.Type().Field(i).Tag.Get("key"); name != "" {
-			names = append(names, name)
-		}
+	for _, field := range keyedIn(f.value) {
+		names = append(names, field.key)
 	}
 	return names
 }
 
 func (f fields) decode(d *Decoder, key, path string, value *yaml.Node) bool {
-	for i := range f.value.NumField() {
-		if field := f.value.Type().Field(i); key != "" && field.Tag.Get("key") == key {
-			d.value(value, path, f.value.Field(i), field.Tag)
+	for _, field := range keyedIn(f.value) {
+		if field.key == key {
+			d.value(value, path, field.value, field.tag)
 			return true
 		}
 	}

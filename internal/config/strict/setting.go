@@ -55,12 +55,10 @@ func (s Setting) Mappings() bool {
 
 func settings(prefix string, v reflect.Value, secret, restart bool) []Setting {
 	var found []Setting
-	for i := range v.NumField() {
-		field, tag := v.Field(i), v.Type().Field(i).Tag
-		name := tag.Get("key")
+	for _, f := range keyedIn(v) {
+		name, field, tag := f.key, f.value, f.tag
 		secret, restart := secret || isSecret(tag), restart || tag.Get("restart") == "true"
 		switch {
-		case name == "":
 		case isStruct(field):
 			found = append(found, settings(join(prefix, name), field, secret, restart)...)
 		default:
@@ -180,11 +178,8 @@ func plain(v reflect.Value, hidden, hide bool) any {
 		return items
 	case isStruct(v):
 		keys := map[string]any{}
-		for i := range v.NumField() {
-			tag := v.Type().Field(i).Tag
-			if name := tag.Get("key"); name != "" {
-				keys[name] = plain(v.Field(i), hidden || hide && isSecret(tag), hide)
-			}
+		for _, f := range keyedIn(v) {
+			keys[f.key] = plain(f.value, hidden || hide && isSecret(f.tag), hide)
 		}
 		return keys
 	case hidden && !v.IsZero():

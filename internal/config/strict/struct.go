@@ -23,16 +23,37 @@ func (d *Decoder) ValidateAt(prefix string, pointers ...any) {
 	}
 }
 
-func (d *Decoder) validate(prefix string, v reflect.Value) {
+// keyed is a field of a struct that has a key.
+type keyed struct {
+	key   string
+	value reflect.Value
+	tag   reflect.StructTag
+}
+
+// keyedIn lists those of a struct in their order. Those of a struct that is embedded in it are its own.
+func keyedIn(v reflect.Value) []keyed {
+	var all []keyed
 	for i := range v.NumField() {
-		if name := v.Type().Field(i).Tag.Get("key"); name != "" && isStruct(v.Field(i)) {
-			d.validate(join(prefix, name), v.Field(i))
+		field := v.Type().Field(i)
+		switch key := field.Tag.Get("key"); {
+		case key != "":
+			all = append(all, keyed{key: key, value: v.Field(i), tag: field.Tag})
+		case field.Anonymous && isStruct(v.Field(i)):
+			all = append(all, keyedIn(v.Field(i))...)
 		}
 	}
-	for i := range v.NumField() {
-		field, name := v.Field(i), v.Type().Field(i).Tag.Get("key")
-		for j := 0; name != "" && isList(field) && j < field.Len() && isStruct(field.Index(j)); j++ {
-			d.validate(fmt.Sprintf("%s[%d]", join(prefix, name), j), field.Index(j))
+	return all
+}
+
+func (d *Decoder) validate(prefix string, v reflect.Value) {
+	for _, f := range keyedIn(v) {
+		if isStruct(f.value) {
+			d.validate(join(prefix, f.key), f.value)
+		}
+	}
+	for _, f := range keyedIn(v) {
+		for j := 0; isList(f.value) && j < f.value.Len() && isStruct(f.value.Index(j)); j++ {
+			d.validate(fmt.Sprintf("%s[%d]", join(prefix, f.key), j), f.value.Index(j))
 		}
 	}
 	asks, ok := v.Addr().Interface().(Validator)

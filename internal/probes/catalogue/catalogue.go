@@ -45,12 +45,13 @@ func Build(checks []config.Check, env probes.Env) ([]schedule.Check, []health.Ch
 		if c.Settings.Disabled {
 			continue
 		}
+		definition := definitionOf(c)
 		looks = append(looks, schedule.Check{
-			Name: c.Settings.Name, Probe: c.Kind.Build(env, c.Options), Definition: definitionOf(c),
+			Name: c.Settings.Name, Probe: c.Kind.Build(env, c.Options), Definition: definition,
 			Interval: c.Settings.Interval, Timeout: c.Settings.Timeout,
 		})
 		state := stateOf(c.Settings, disabled)
-		state.Definition = definitionOf(c)
+		state.Definition = definition
 		states = append(states, state)
 	}
 	return looks, states

@@ -7,64 +7,68 @@ import (
 	"github.com/fettle-dev/fettle/internal/probes"
 )
 
-// share is a bound on what is free: less than a share of it or less than a size. 0 is off.
-type share struct {
-	percent int
-	bytes   probes.Bytes
+// FillOptions are the bounds of one file system, for kinds of checks to embed. A bound of 0 is off.
+type FillOptions struct {
+	SpaceDegradedPercent  int          `key:"spaceDegradedPercent" doc:"degraded when less than this share of space is free; 0: off" min:"0" max:"97"`
+	SpaceFatalPercent     int          `key:"spaceFatalPercent" doc:"fatal when less than this share of space is free; 0: off" min:"0" max:"97"`
+	SpaceDegradedBytes    probes.Bytes `key:"spaceDegradedBytes" doc:"degraded when less than this is free, whatever the share; 0: off"`
+	SpaceFatalBytes       probes.Bytes `key:"spaceFatalBytes" doc:"fatal when less than this is free, whatever the share; 0: off"`
+	InodesDegradedPercent int          `key:"inodesDegradedPercent" doc:"degraded when less than this share of inodes is free; 0: off" min:"0" max:"97"`
+	InodesFatalPercent    int          `key:"inodesFatalPercent" doc:"fatal when less than this share of inodes is free; 0: off" min:"0" max:"97"`
 }
 
-// limits are the bounds of one file system.
-type limits struct{ spaceDegraded, spaceFatal, inodesDegraded, inodesFatal share }
+// defaultFill are the bounds where nothing is configured.
+var defaultFill = FillOptions{SpaceDegradedPercent: 10, SpaceFatalPercent: 2, InodesDegradedPercent: 10, InodesFatalPercent: 2}
 
-// validate reports fatal bounds that lie above the degraded ones, by the keys that all checks give them.
-func (l limits) validate(fault func(what, allowed string, keys ...string)) {
+// Validate reports fatal bounds that lie above the degraded ones.
+func (o FillOptions) Validate(fault func(what, allowed string, keys ...string)) {
 	const below = "fatal at or below degraded"
-	percent := func(degraded, fatal share, keys ...string) {
-		if degraded.percent > 0 && fatal.percent > degraded.percent {
-			fault(fmt.Sprintf("fatal at %d%% is above degraded at %d%%", fatal.percent, degraded.percent), below, keys...)
+	percent := func(degraded, fatal int, keys ...string) {
+		if degraded > 0 && fatal > degraded {
+			fault(fmt.Sprintf("fatal at %d%% is above degraded at %d%%", fatal, degraded), below, keys...)
 		}
 	}
-	percent(l.spaceDegraded, l.spaceFatal, "spaceFatalPercent", "spaceDegradedPercent")
-	if l.spaceDegraded.bytes > 0 && l.spaceFatal.bytes > l.spaceDegraded.bytes {
-		fault(fmt.Sprintf("fatal at %s is above degraded at %s", l.spaceFatal.bytes, l.spaceDegraded.bytes), below, "spaceFatalBytes", "spaceDegradedBytes")
+	percent(o.SpaceDegradedPercent, o.SpaceFatalPercent, "spaceFatalPercent", "spaceDegradedPercent")
+	if o.SpaceDegradedBytes > 0 && o.SpaceFatalBytes > o.SpaceDegradedBytes {
+		fault(fmt.Sprintf("fatal at %s is above degraded at %s", o.SpaceFatalBytes, o.SpaceDegradedBytes), below, "spaceFatalBytes", "spaceDegradedBytes")
 	}
-	percent(l.inodesDegraded, l.inodesFatal, "inodesFatalPercent", "inodesDegradedPercent")
+	percent(o.InodesDegradedPercent, o.InodesFatalPercent, "inodesFatalPercent", "inodesDegradedPercent")
 }
 
 // fill remembers how bad space and inodes were.
 type fill struct{ space, inodes level }
 
 // judge gives the worst reason and what is the case, "" when there is enough of everything.
-func (f *fill) judge(l limits, u usage) (reason, what string) {
+func (f *fill) judge(o FillOptions, u usage) (reason, what string) {
 	f.space = bounds{
-		{level: fatal, percent: l.spaceFatal.percent, absolute: uint64(l.spaceFatal.bytes)},
-		{level: degraded, percent: l.spaceDegraded.percent, absolute: uint64(l.spaceDegraded.bytes)},
+		{level: fatal, percent: o.SpaceFatalPercent, absolute: uint64(o.SpaceFatalBytes)},
+		{level: degraded, percent: o.SpaceDegradedPercent, absolute: uint64(o.SpaceDegradedBytes)},
 	}.judge(f.space, u.space)
 	f.inodes = bounds{
-		{level: fatal, percent: l.inodesFatal.percent},
-		{level: degraded, percent: l.inodesDegraded.percent},
+		{level: fatal, percent: o.InodesFatalPercent},
+		{level: degraded, percent: o.InodesDegradedPercent},
 	}.judge(f.inodes, u.inodes)
 	switch {
 	case f.space == fatal:
-		return SpaceExhausted, l.spaceFatal.String() + " of space is free"
+		return SpaceExhausted, lessThan(o.SpaceFatalPercent, o.SpaceFatalBytes) + " of space is free"
 	case f.inodes == fatal:
-		return InodesExhausted, l.inodesFatal.String() + " of inodes are free"
+		return InodesExhausted, lessThan(o.InodesFatalPercent, 0) + " of inodes are free"
 	case f.space == degraded:
-		return SpaceLow, l.spaceDegraded.String() + " of space is free"
+		return SpaceLow, lessThan(o.SpaceDegradedPercent, o.SpaceDegradedBytes) + " of space is free"
 	case f.inodes == degraded:
-		return InodesLow, l.inodesDegraded.String() + " of inodes are free"
+		return InodesLow, lessThan(o.InodesDegradedPercent, 0) + " of inodes are free"
 	}
 	return "", ""
 }
 
-// String words the bounds, not the figures: those would change from look to look.
-func (s share) String() string {
+// lessThan words the bounds, not the figures: those would change from look to look.
+func lessThan(percent int, size probes.Bytes) string {
 	var parts []string
-	if s.percent > 0 {
-		parts = append(parts, itoa(s.percent)+"%")
+	if percent > 0 {
+		parts = append(parts, itoa(percent)+"%")
 	}
-	if s.bytes > 0 {
-		parts = append(parts, s.bytes.String())
+	if size > 0 {
+		parts = append(parts, size.String())
 	}
 	return "less than " + strings.Join(parts, " or ")
 }

@@ -43,19 +43,14 @@ const (
 
 // MountOptions configure a mount check. A bound of 0 is off.
 type MountOptions struct {
-	Path                  string       `key:"path" doc:"the mount point, as the mount table shows it: without symbolic links" is:"abspath"`
-	Optional              bool         `key:"optional" doc:"nothing is wrong while nothing is mounted there"`
-	Source                string       `key:"source" doc:"what must be mounted, as the mount table shows it, or a link below /dev/disk that leads there, or UUID=, LABEL=, PARTUUID= or PARTLABEL= with a value; empty: anything"`
-	FSType                string       `key:"fsType" doc:"the type that the file system must have; empty: any"`
-	Access                string       `key:"access" doc:"what the mount must allow; a file system that became read-only by an error is found with readWrite" oneof:"readWrite,readOnly,any"`
-	Options               []string     `key:"options" doc:"options that the mount must have, as the mount table shows them, e.g. nodev"`
-	WriteCheck            bool         `key:"writeCheck" doc:"make a small file, write it, sync it, read it back and remove it; its name starts with a dot"`
-	SpaceDegradedPercent  int          `key:"spaceDegradedPercent" doc:"degraded when less than this share of space is free; 0: off" min:"0" max:"97"`
-	SpaceFatalPercent     int          `key:"spaceFatalPercent" doc:"fatal when less than this share of space is free; 0: off" min:"0" max:"97"`
-	SpaceDegradedBytes    probes.Bytes `key:"spaceDegradedBytes" doc:"degraded when less than this is free, whatever the share; 0: off"`
-	SpaceFatalBytes       probes.Bytes `key:"spaceFatalBytes" doc:"fatal when less than this is free, whatever the share; 0: off"`
-	InodesDegradedPercent int          `key:"inodesDegradedPercent" doc:"degraded when less than this share of inodes is free; 0: off" min:"0" max:"97"`
-	InodesFatalPercent    int          `key:"inodesFatalPercent" doc:"fatal when less than this share of inodes is free; 0: off" min:"0" max:"97"`
+	Path       string   `key:"path" doc:"the mount point, as the mount table shows it: without symbolic links" is:"abspath"`
+	Optional   bool     `key:"optional" doc:"nothing is wrong while nothing is mounted there"`
+	Source     string   `key:"source" doc:"what must be mounted, as the mount table shows it, or a link below /dev/disk that leads there, or UUID=, LABEL=, PARTUUID= or PARTLABEL= with a value; empty: anything"`
+	FSType     string   `key:"fsType" doc:"the type that the file system must have; empty: any"`
+	Access     string   `key:"access" doc:"what the mount must allow; a file system that became read-only by an error is found with readWrite" oneof:"readWrite,readOnly,any"`
+	Options    []string `key:"options" doc:"options that the mount must have, as the mount table shows them, e.g. nodev"`
+	WriteCheck bool     `key:"writeCheck" doc:"make a small file, write it, sync it, read it back and remove it; its name starts with a dot"`
+	FillOptions
 }
 
 // Validate reports what is missing or contradicts itself.
@@ -76,14 +71,7 @@ func (o MountOptions) Validate(fault func(what, allowed string, keys ...string))
 			fault(`"ro" contradicts access: readWrite`, "access: readOnly", "options")
 		}
 	}
-	o.limits().validate(fault)
-}
-
-func (o MountOptions) limits() limits {
-	return limits{
-		spaceDegraded: share{o.SpaceDegradedPercent, o.SpaceDegradedBytes}, spaceFatal: share{o.SpaceFatalPercent, o.SpaceFatalBytes},
-		inodesDegraded: share{percent: o.InodesDegradedPercent}, inodesFatal: share{percent: o.InodesFatalPercent},
-	}
+	o.FillOptions.Validate(fault)
 }
 
 // Mount is the kind "mount": is a file system mounted as it should be, does it answer, can it be written, and has it
@@ -102,9 +90,8 @@ var Mount = probes.Define(probes.Kind{
 	Template:    true,
 }, func() MountOptions {
 	return MountOptions{
-		Access:               readWrite,
-		SpaceDegradedPercent: 10, SpaceFatalPercent: 2,
-		InodesDegradedPercent: 10, InodesFatalPercent: 2,
+		Access:      readWrite,
+		FillOptions: defaultFill,
 	}
 }, func(env probes.Env, o MountOptions) probes.Probe {
 	return &mountLook{host: env.Host, files: env.Files, MountOptions: o}
@@ -158,7 +145,7 @@ func (l *mountLook) Run(ctx context.Context) health.Result {
 	if slices.Contains(neverWritable, at.FSType) {
 		return probes.OK("%s is mounted as expected", l.Path)
 	}
-	if reason, what := l.judge(l.limits(), usageFrom(st)); reason != "" {
+	if reason, what := l.judge(l.FillOptions, usageFrom(st)); reason != "" {
 		return probes.Because(mountReasons, reason, "%s: %s", l.Path, what)
 	}
 	return probes.OK("%s is mounted as expected and has space and inodes left", l.Path)

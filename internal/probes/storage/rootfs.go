@@ -18,26 +18,9 @@ var rootReasons = slices.Concat(reasons.Table{readOnly}, fillReasons, reasons.Ta
 // RootOptions configure root-filesystem. A bound of 0 is off. Percentages are of what a process without privileges could
 // ever use, as df counts.
 type RootOptions struct {
-	Path                  string       `key:"path" doc:"a path on the file system to look at" is:"abspath"`
-	SpaceDegradedPercent  int          `key:"spaceDegradedPercent" doc:"degraded when less than this share of space is free; 0: off" min:"0" max:"97"`
-	SpaceFatalPercent     int          `key:"spaceFatalPercent" doc:"fatal when less than this share of space is free; 0: off" min:"0" max:"97"`
-	SpaceDegradedBytes    probes.Bytes `key:"spaceDegradedBytes" doc:"degraded when less than this is free, whatever the share; 0: off"`
-	SpaceFatalBytes       probes.Bytes `key:"spaceFatalBytes" doc:"fatal when less than this is free, whatever the share; 0: off"`
-	InodesDegradedPercent int          `key:"inodesDegradedPercent" doc:"degraded when less than this share of inodes is free; 0: off" min:"0" max:"97"`
-	InodesFatalPercent    int          `key:"inodesFatalPercent" doc:"fatal when less than this share of inodes is free; 0: off" min:"0" max:"97"`
-	ExpectReadOnly        bool         `key:"expectReadOnly" doc:"the file system is read-only by design, as on image-based systems: then neither that nor its fill is judged"`
-}
-
-// Validate reports fatal bounds that lie above the degraded ones.
-func (o RootOptions) Validate(fault func(what, allowed string, keys ...string)) {
-	o.limits().validate(fault)
-}
-
-func (o RootOptions) limits() limits {
-	return limits{
-		spaceDegraded: share{o.SpaceDegradedPercent, o.SpaceDegradedBytes}, spaceFatal: share{o.SpaceFatalPercent, o.SpaceFatalBytes},
-		inodesDegraded: share{percent: o.InodesDegradedPercent}, inodesFatal: share{percent: o.InodesFatalPercent},
-	}
+	Path string `key:"path" doc:"a path on the file system to look at" is:"abspath"`
+	FillOptions
+	ExpectReadOnly bool `key:"expectReadOnly" doc:"the file system is read-only by design, as on image-based systems: then neither that nor its fill is judged"`
 }
 
 // RootFilesystem is the check "root-filesystem": can the machine's root file system be written, and has it space and
@@ -58,9 +41,8 @@ var RootFilesystem = probes.Define(probes.Kind{
 	Thresholds:  health.Thresholds{Failure: 2, Success: 1},
 }, func() RootOptions {
 	return RootOptions{
-		Path:                 "/",
-		SpaceDegradedPercent: 10, SpaceFatalPercent: 2,
-		InodesDegradedPercent: 10, InodesFatalPercent: 2,
+		Path:        "/",
+		FillOptions: defaultFill,
 	}
 }, func(env probes.Env, o RootOptions) probes.Probe {
 	return &rootLook{host: env.Host, files: env.Files, RootOptions: o}
@@ -116,7 +98,7 @@ func (l *rootLook) usage(ctx context.Context, fsType, path string) (usage, error
 var neverWritable = []string{"squashfs", "erofs", "iso9660", "cramfs", "romfs", "udf"}
 
 func (l *rootLook) judge(u usage) health.Result {
-	if reason, what := l.fill.judge(l.limits(), u); reason != "" {
+	if reason, what := l.fill.judge(l.FillOptions, u); reason != "" {
 		return probes.Because(rootReasons, reason, "%s: %s", l.Path, what)
 	}
 	return probes.OK("%s is writable and has space and inodes left", l.Path)

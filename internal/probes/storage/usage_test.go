@@ -108,7 +108,7 @@ func TestJudgeNamesTheWorstWithoutFigures(t *testing.T) {
 			}
 		})
 	}
-	l := rootLook{RootOptions: RootOptions{Path: "/data", SpaceFatalBytes: 20 << 30, SpaceFatalPercent: 1}}
+	l := rootLook{RootOptions: RootOptions{Path: "/data", FillOptions: FillOptions{SpaceFatalBytes: 20 << 30, SpaceFatalPercent: 1}}}
 	if got := l.judge(usage{space: amount{free: gib, total: 1000 * gib}}).Message; got != "/data: less than 1% or 20Gi of space is free" {
 		t.Errorf("%q", got)
 	}
