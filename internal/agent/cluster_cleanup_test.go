@@ -15,6 +15,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/kubeclient"
 	"github.com/fettle-dev/fettle/internal/report"
 	"github.com/fettle-dev/fettle/internal/statefile"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 // cleanUp runs the command's work as the agent of a node, and gives what it said.
@@ -37,7 +38,7 @@ func withdrawsEverything(t *testing.T, r *rig, node string) {
 	state := t.TempDir()
 	p := startPart(t, r.agentKubeconfig, node, state)
 	p.say(finding("Broken"))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	p.stop()
 	r.fallSilent(t, node)
 	again := startPart(t, r.agentKubeconfig, node, state)
@@ -99,7 +100,7 @@ func sparesALivingAgent(t *testing.T, r *rig, node string) {
 	r.createHost(t, node, r.createNode(t, node).UID)
 	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
 	p.say(finding(""))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	if what, err := r.cleanUp(t, node, t.TempDir(), false, false); err == nil || !strings.Contains(err.Error(), p.o.self.ID) || said(r.node(t, node)) != allWell {
 		t.Errorf("said %q, %v; node says %s", what, err, said(r.node(t, node)))
 	}
@@ -142,7 +143,7 @@ func TestUnderTheShippedPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the policies are in force", func() bool {
+	await.That(t, "the policies are in force", func() bool {
 		return apierrors.IsForbidden(unbound.ApplyNodeStatus(t.Context(), name, body, kubeclient.ApplyOptions{DryRun: true}))
 	})
 	if r.agentKubeconfig, err = r.ServiceAccountKubeconfig(t.Context(), "fettle-system", "nodeagent", node); err != nil {
@@ -152,7 +153,7 @@ func TestUnderTheShippedPolicies(t *testing.T) {
 	state := t.TempDir()
 	p := startPart(t, r.agentKubeconfig, name, state)
 	p.say(finding("Broken"))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, name)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, name)) == "True/HeartbeatReceived" })
 	p.stop()
 	r.fallSilent(t, name)
 	p = startPart(t, r.agentKubeconfig, name, state)
@@ -161,7 +162,7 @@ func TestUnderTheShippedPolicies(t *testing.T) {
 	p.say(partly([]string{"StorageReady=True/OK"}))
 	r.awaitSaid(t, name, "StorageReady=True/OK")
 	network(p, "Broken")
-	await(t, "it is told", func() bool { return len(r.events(t, name)) == 1 })
+	await.That(t, "it is told", func() bool { return len(r.events(t, name)) == 1 })
 	p.stop()
 	if what, err := r.cleanUp(t, name, state, false, false); err != nil || said(r.node(t, name)) != "" || r.lease(t, name) != nil || r.host(t, name).Status.Agent != nil {
 		t.Errorf("it said %q, %v; node says %s", what, err, said(r.node(t, name)))

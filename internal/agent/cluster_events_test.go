@@ -10,6 +10,7 @@ import (
 
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/heartbeat"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 // network tells of a transition of the check "net" to a reason; empty: it is well.
@@ -46,7 +47,7 @@ func tellsOfTransitions(t *testing.T, r *rig, node string) {
 	network(p, "")
 	for told, reason := range []string{"Broken", "", "Broken", ""} {
 		network(p, reason)
-		await(t, "it is told", func() bool { return p.view().Events.Sent == uint64(told+1) })
+		await.That(t, "it is told", func() bool { return p.view().Events.Sent == uint64(told+1) })
 	}
 	got := map[string]eventsv1.Event{}
 	for _, e := range r.events(t, node) {
@@ -79,7 +80,7 @@ func tellsOfAConflict(t *testing.T, r *rig, node string) {
 	second := startPart(t, r.agentKubeconfig, node, t.TempDir())
 	second.say(finding("Broken"))
 	network(second, "Broken")
-	await(t, "the conflict is told", func() bool { return len(r.events(t, node)) > 0 })
+	await.That(t, "the conflict is told", func() bool { return len(r.events(t, node)) > 0 })
 	if e := r.events(t, node)[0]; len(r.events(t, node)) != 1 || e.Reason != "IdentityConflict" || e.Type != "Warning" ||
 		!strings.Contains(e.Note, first.o.self.ID) || e.ReportingInstance != second.o.self.ID {
 		t.Errorf("events are %+v", r.events(t, node))
@@ -103,7 +104,7 @@ func noticesADeletedLease(t *testing.T, r *rig, node string) {
 	if err := r.admin.Delete(t.Context(), was); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "there is a new lease", func() bool { l := r.lease(t, node); return l != nil && l.UID != was.UID })
+	await.That(t, "there is a new lease", func() bool { l := r.lease(t, node); return l != nil && l.UID != was.UID })
 	r.awaitSaid(t, node, allWell)
 }
 

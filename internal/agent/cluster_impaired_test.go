@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fettle-dev/fettle/internal/heartbeat"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 const impairedWord = "AgentReady=False/HeartbeatImpaired"
@@ -18,28 +19,28 @@ func saysThatItsHeartIsImpaired(f fault) func(*testing.T, *rig, string) {
 		g, kubeconfig := r.gated(t)
 		p := startPart(t, kubeconfig, node, t.TempDir())
 		p.say(partly([]string{"AgentReady=True/OK", "NetworkReady=True/OK", "StorageReady=True/OK"}))
-		await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+		await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 		if h := p.agentHeartbeat(); !h.Joined || h.Impaired || h.Conflict {
 			t.Errorf("heartbeat is %+v", h)
 		}
 
 		g.set(all(aboutLeases, f))
-		await(t, "the agent knows", func() bool { return p.agentHeartbeat().Impaired })
+		await.That(t, "the agent knows", func() bool { return p.agentHeartbeat().Impaired })
 		if h := p.agentHeartbeat(); h.Detail == "" {
 			t.Errorf("heartbeat is %+v", h)
 		}
-		await(t, "the lease is lost", func() bool { return !p.holds() })
+		await.That(t, "the lease is lost", func() bool { return !p.holds() })
 		r.fallSilent(t, node)
 		before := r.mark(t)
 		p.say(partly([]string{impairedWord, "NetworkReady=False/Broken", "StorageReady=True/OK"}))
 		r.awaitSaid(t, node, impairedWord+" NetworkReady=Unknown/AgentSilent StorageReady=Unknown/AgentSilent")
-		await(t, "the agent says so of itself", func() bool { return p.status() == "not published: the lease cannot be renewed" })
+		await.That(t, "the agent says so of itself", func() bool { return p.status() == "not published: the lease cannot be renewed" })
 
 		// The controller has the last word, and what else the agent finds waits.
 		r.setCondition(t, node, "fettle.dev/AgentReady", "Unknown")
 		p.say(partly([]string{impairedWord, "NetworkReady=True/OK", "StorageReady=False/Full"}))
 		failing := g.count()
-		await(t, "some beats fail", func() bool { return g.count() > failing+5 })
+		await.That(t, "some beats fail", func() bool { return g.count() > failing+5 })
 		if got := said(r.node(t, node)); got != "AgentReady=Unknown/Other NetworkReady=Unknown/AgentSilent StorageReady=Unknown/AgentSilent" {
 			t.Errorf("node says %s", got)
 		}
@@ -48,10 +49,10 @@ func saysThatItsHeartIsImpaired(f fault) func(*testing.T, *rig, string) {
 		}
 
 		g.set(nil)
-		await(t, "the lease is held", p.holds)
+		await.That(t, "the lease is held", p.holds)
 		p.say(partly([]string{"AgentReady=True/OK", "NetworkReady=True/OK", "StorageReady=False/Full"}))
 		r.awaitSaid(t, node, "AgentReady=True/OK NetworkReady=True/OK StorageReady=False/Full")
-		await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+		await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	}
 }
 
@@ -61,12 +62,12 @@ func waitsWhenItIsThrottled(t *testing.T, r *rig, node string) {
 	g, kubeconfig := r.gated(t)
 	p := startPart(t, kubeconfig, node, t.TempDir())
 	p.say(finding(""))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 
 	asked := time.Now()
 	g.set(all(aboutStatus, fault{status: http.StatusTooManyRequests, retryAfter: 3}))
 	p.say(finding("Broken"))
-	await(t, "three tries are throttled", func() bool { return g.count() >= 3 })
+	await.That(t, "three tries are throttled", func() bool { return g.count() >= 3 })
 	if took := time.Since(asked); took < 6*time.Second {
 		t.Errorf("three tries in %s, though each was asked to wait 3 s", took)
 	}
@@ -77,10 +78,10 @@ func waitsWhenItIsThrottled(t *testing.T, r *rig, node string) {
 	r.awaitSaid(t, node, netBad)
 
 	g.set(all(aboutLeases, fault{status: http.StatusTooManyRequests, retryAfter: 1}))
-	await(t, "beats are throttled", func() bool { return g.count() >= 3 })
+	await.That(t, "beats are throttled", func() bool { return g.count() >= 3 })
 	g.set(nil)
 	beat := r.lease(t, node).Spec.RenewTime.Time
-	await(t, "beats are stored", func() bool {
+	await.That(t, "beats are stored", func() bool {
 		return p.heartState() == heartbeat.Holding && r.lease(t, node).Spec.RenewTime.After(beat)
 	})
 	if v := p.view(); v.Calls["heartbeat"].Throttled == 0 || v.Calls["report"].Throttled == 0 || v.Beats.Stored == 0 {
@@ -99,14 +100,14 @@ func livesWithASlowServer(t *testing.T, r *rig, node string) {
 	r.awaitSaid(t, node, netBad)
 	for range 2 {
 		beat := r.lease(t, node).Spec.RenewTime.Time
-		await(t, "beats go on", func() bool { return r.lease(t, node).Spec.RenewTime.After(beat) })
+		await.That(t, "beats go on", func() bool { return r.lease(t, node).Spec.RenewTime.After(beat) })
 	}
 
 	g.set(all(everything, fault{delay: 1200 * time.Millisecond}))
-	await(t, "beats fail", func() bool { return p.heartState() == heartbeat.Failing })
+	await.That(t, "beats fail", func() bool { return p.heartState() == heartbeat.Failing })
 	p.say(finding(""))
 	g.set(nil)
-	await(t, "the lease is held", func() bool { return p.heartState() == heartbeat.Holding && p.holds() })
+	await.That(t, "the lease is held", func() bool { return p.heartState() == heartbeat.Holding && p.holds() })
 	r.awaitSaid(t, node, allWell)
 }
 
@@ -117,7 +118,7 @@ func getsOverALongOutage(t *testing.T, r *rig, node string) {
 	path, kubeconfig := r.relayed(t)
 	p := startPart(t, kubeconfig, node, t.TempDir())
 	p.say(finding(""))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 
 	before := r.mark(t)
 	path.cut(true)
@@ -136,8 +137,8 @@ func getsOverALongOutage(t *testing.T, r *rig, node string) {
 	network(p, "Broken")
 	path.cut(false)
 	r.awaitSaid(t, node, netBad)
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
-	await(t, "one event tells of it", func() bool { return p.view().Events.Sent > 0 })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "one event tells of it", func() bool { return p.view().Events.Sent > 0 })
 	if got := r.events(t, node); len(got) != 1 || got[0].Reason != "Broken" {
 		t.Errorf("events are %+v", got)
 	}

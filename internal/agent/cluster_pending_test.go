@@ -18,6 +18,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/kubeclient"
 	"github.com/fettle-dev/fettle/internal/report"
+	"github.com/fettle-dev/fettle/test/await"
 	"github.com/fettle-dev/fettle/test/controlplane"
 )
 
@@ -48,7 +49,7 @@ func keepsWhatIsPending(t *testing.T, r *rig, node string) {
 	state := t.TempDir()
 	first := startPart(t, r.agentKubeconfig, node, state)
 	first.say(partly([]string{"Healthy=False/Broken", "GPUReady=True/OK", "NetworkReady=False/Broken", "StorageReady=True/OK"}))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	first.stop()
 	before := r.node(t, node)
 
@@ -69,7 +70,7 @@ func keepsWhatIsPending(t *testing.T, r *rig, node string) {
 	}
 	second.say(partly([]string{"Healthy=False/Full", "KernelReady=True/OK", "NetworkReady=True/OK", "StorageReady=False/Full"}))
 	r.awaitSaid(t, node, "Healthy=False/Full KernelReady=True/OK NetworkReady=True/OK StorageReady=False/Full")
-	await(t, "the host names the second agent and all its types", func() bool {
+	await.That(t, "the host names the second agent and all its types", func() bool {
 		s := r.host(t, node).Status
 		return s.Agent.ID == second.o.self.ID && len(s.ConditionTypes) == 4
 	})
@@ -87,7 +88,7 @@ func keepsTheControllersUnknown(t *testing.T, r *rig, node string) {
 	state := t.TempDir()
 	first := startPart(t, r.agentKubeconfig, node, state)
 	first.say(finding(""))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	first.stop()
 	r.fallSilent(t, node)
 	silent := condition(r.node(t, node), "fettle.dev/NetworkReady")
@@ -117,7 +118,7 @@ func withdrawsWholeAfterARestart(t *testing.T, r *rig, node string) {
 	state := t.TempDir()
 	first := startPart(t, r.agentKubeconfig, node, state)
 	first.say(partly([]string{"Healthy=True/OK", "NetworkReady=False/Broken", "StorageReady=True/OK"}))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	first.stop()
 	r.fallSilent(t, node)
 	// What another version left behind that owned it no more.
@@ -146,7 +147,7 @@ func doesNotOverwriteNews(t *testing.T, r *rig, node string) {
 		status := []string{"True", "False"}[i%2]
 		p.say(partly([]string{fmt.Sprintf("StorageReady=True/Round%d", i)}, "Healthy", "NetworkReady"))
 		r.setCondition(t, node, "fettle.dev/NetworkReady", status)
-		await(t, "the round is published", func() bool {
+		await.That(t, "the round is published", func() bool {
 			return condition(r.node(t, node), "fettle.dev/StorageReady").Reason == fmt.Sprintf("Round%d", i)
 		})
 		if got := string(condition(r.node(t, node), "fettle.dev/NetworkReady").Status); got != status {
@@ -162,7 +163,7 @@ func showsWhatIsNeverDecided(t *testing.T, r *rig, node string) {
 	state := t.TempDir()
 	first := startPart(t, r.agentKubeconfig, node, state)
 	first.say(finding(""))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	first.stop()
 	r.fallSilent(t, node)
 	second := startPart(t, r.agentKubeconfig, node, state)
@@ -172,7 +173,7 @@ func showsWhatIsNeverDecided(t *testing.T, r *rig, node string) {
 	if waited := time.Since(started); waited < 30*time.Second {
 		t.Errorf("after %s", waited)
 	}
-	await(t, "the host shows it as unknown", func() bool {
+	await.That(t, "the host shows it as unknown", func() bool {
 		s := r.host(t, node).Status
 		return hostReady(r.host(t, node)) == "True/HeartbeatReceived" && s.Health.Counts.Unknown == 2 && len(s.Health.Checks) == 2 && len(s.ConditionTypes) == 3
 	})
@@ -189,7 +190,7 @@ func writesNoiseSeldom(t *testing.T, r *rig, node string) {
 		return all
 	}
 	p.say(noisy(0))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	first, quiet := r.mark(t), time.Now()
 	for i := range 10 {
 		p.say(noisy(i + 1))
@@ -202,7 +203,7 @@ func writesNoiseSeldom(t *testing.T, r *rig, node string) {
 	next := noisy(11)
 	next.Conditions[1].Reason = "Lost"
 	p.say(next)
-	await(t, "the reason is published", func() bool { return condition(r.node(t, node), "fettle.dev/NetworkReady").Reason == "Lost" })
+	await.That(t, "the reason is published", func() bool { return condition(r.node(t, node), "fettle.dev/NetworkReady").Reason == "Lost" })
 	if got := condition(r.node(t, node), "fettle.dev/NetworkReady").Message; got != "11 packets lost" {
 		t.Errorf("message is %q", got)
 	}
@@ -210,7 +211,7 @@ func writesNoiseSeldom(t *testing.T, r *rig, node string) {
 	next.Conditions[1].Message = "the last word"
 	said := time.Now()
 	p.say(next)
-	await(t, "the last message is published in the end", func() bool {
+	await.That(t, "the last message is published in the end", func() bool {
 		return condition(r.node(t, node), "fettle.dev/NetworkReady").Message == "the last word"
 	})
 	if waited := time.Since(said); waited < 30*time.Second {

@@ -14,6 +14,7 @@ import (
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/heartbeat"
+	"github.com/fettle-dev/fettle/test/await"
 	"github.com/fettle-dev/fettle/test/controlplane"
 )
 
@@ -64,7 +65,7 @@ func publishesOnce(t *testing.T, r *rig, node string) {
 	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
 	p.say(well)
 	r.awaitSaid(t, node, allWell)
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 
 	first := r.requests(t, start, p.version).Writes().Counts()
 	if first["patch nodes/status"] != 1 || first["patch hosts/status"] != 1 || first["create leases"] == 0 {
@@ -102,7 +103,7 @@ func publishesOnce(t *testing.T, r *rig, node string) {
 	p.say(finding("Flicker"))
 	p.say(bad)
 	r.awaitSaid(t, node, netBad)
-	await(t, "the host says Unhealthy", func() bool { return r.hostHealth(t, node) == "Unhealthy" })
+	await.That(t, "the host says Unhealthy", func() bool { return r.hostHealth(t, node) == "Unhealthy" })
 	node2 := r.node(t, node)
 	if was, is := condition(node1, "fettle.dev/StorageReady"), condition(node2, "fettle.dev/StorageReady"); !was.LastTransitionTime.Equal(&is.LastTransitionTime) {
 		t.Errorf("a condition that did not change moved its time from %s to %s", was.LastTransitionTime, is.LastTransitionTime)
@@ -113,7 +114,7 @@ func publishesOnce(t *testing.T, r *rig, node string) {
 	bad.Conditions = slices.DeleteFunc(bad.Conditions, func(c healthCondition) bool { return c.Type == "fettle.dev/StorageReady" })
 	p.say(bad)
 	r.awaitSaid(t, node, "Healthy=False/Broken NetworkReady=False/Broken")
-	await(t, "the host lists two types", func() bool { return len(r.host(t, node).Status.ConditionTypes) == 2 })
+	await.That(t, "the host lists two types", func() bool { return len(r.host(t, node).Status.ConditionTypes) == 2 })
 	p.stop()
 	if said(r.node(t, node)) != "Healthy=False/Broken NetworkReady=False/Broken" {
 		t.Error("what was said changed when the agent ended")
@@ -124,11 +125,11 @@ func fillsAnEmptiedHost(t *testing.T, r *rig, node string) {
 	r.createHost(t, node, r.createNode(t, node).UID)
 	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
 	p.say(finding(""))
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	if _, err := r.Kubectl(t.Context(), "patch", "host", node, "--subresource=status", "--type=merge", `--patch={"status":null}`); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the host is filled", func() bool {
+	await.That(t, "the host is filled", func() bool {
 		host := r.host(t, node)
 		return hostReady(host) == "True/HeartbeatReceived" && len(host.Status.ConditionTypes) == 3 && host.Status.Agent != nil
 	})
@@ -139,14 +140,14 @@ func saysItAgain(t *testing.T, r *rig, node string) {
 	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
 	p.say(finding("Broken"))
 	r.awaitSaid(t, node, netBad)
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	before := r.mark(t)
 	r.fallSilent(t, node)
 	if said(r.node(t, node)) != silenced && said(r.node(t, node)) != netBad {
 		t.Fatalf("node says %s", said(r.node(t, node)))
 	}
 	r.awaitSaid(t, node, netBad)
-	await(t, "the host says Ready again", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready again", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	if writes := r.requests(t, before, p.version).Writes().Counts(); writes["patch nodes/status"] != 1 || writes["patch hosts/status"] != 1 {
 		t.Errorf("writes to say it again: %v", writes)
 	}
@@ -161,13 +162,13 @@ func saysItAgain(t *testing.T, r *rig, node string) {
 func waitsForTheNode(t *testing.T, r *rig, node string) {
 	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
 	p.say(finding(""))
-	await(t, "the agent waits", func() bool { return p.heartState() == heartbeat.WaitingForNode })
+	await.That(t, "the agent waits", func() bool { return p.heartState() == heartbeat.WaitingForNode })
 	if r.lease(t, node) != nil {
 		t.Error("there is a lease without a node")
 	}
 	r.createHost(t, node, r.createNode(t, node).UID)
 	r.awaitSaid(t, node, allWell)
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 }
 
 func followsTheNode(t *testing.T, r *rig, node string) {
@@ -181,15 +182,15 @@ func followsTheNode(t *testing.T, r *rig, node string) {
 	}
 	next := r.createNode(t, node)
 	r.awaitSaid(t, node, allWell)
-	await(t, "the lease belongs to the new node", func() bool {
+	await.That(t, "the lease belongs to the new node", func() bool {
 		l := r.lease(t, node)
 		return l != nil && len(l.OwnerReferences) == 1 && l.OwnerReferences[0].UID == next.UID
 	})
-	await(t, "the old host is collected", func() bool {
+	await.That(t, "the old host is collected", func() bool {
 		return client.IgnoreNotFound(r.admin.Get(t.Context(), client.ObjectKey{Name: node}, &fettlev1alpha1.Host{})) == nil && !r.hostExists(t, node)
 	})
 	r.createHost(t, node, next.UID)
-	await(t, "the new host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the new host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 }
 
 func sparesAForeignHost(t *testing.T, r *rig, node string) {
@@ -211,7 +212,7 @@ func sparesAForeignHost(t *testing.T, r *rig, node string) {
 		t.Fatal(err)
 	}
 	r.createHost(t, node, created.UID)
-	await(t, "our own host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "our own host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 }
 
 func takesOverAtOnce(t *testing.T, r *rig, node string) {
@@ -220,11 +221,11 @@ func takesOverAtOnce(t *testing.T, r *rig, node string) {
 	for range 3 {
 		p := startPart(t, r.agentKubeconfig, node, state)
 		p.say(finding(""))
-		await(t, "the lease is "+p.version+"'s", func() bool { return r.holder(t, node) == p.o.self.ID })
+		await.That(t, "the lease is "+p.version+"'s", func() bool { return r.holder(t, node) == p.o.self.ID })
 		if looks := r.requests(t, controlplane.Mark{}, p.version).Counts()["get leases"]; looks > 1 {
 			t.Errorf("%s looked at the lease %d times before it took it over", p.version, looks)
 		}
-		await(t, "the host names the new agent", func() bool {
+		await.That(t, "the host names the new agent", func() bool {
 			agent := r.host(t, node).Status.Agent
 			return agent != nil && agent.ID == p.o.self.ID
 		})
@@ -240,7 +241,7 @@ func oneOfTwoIsSilent(t *testing.T, r *rig, node string) {
 	r.awaitSaid(t, node, allWell)
 	second := startPart(t, r.agentKubeconfig, node, t.TempDir())
 	second.say(finding("Broken"))
-	await(t, "the second sees the conflict", func() bool { return second.heartState() == heartbeat.IdentityConflict })
+	await.That(t, "the second sees the conflict", func() bool { return second.heartState() == heartbeat.IdentityConflict })
 	time.Sleep(2 * beats.LeaseDuration)
 	writes := r.requests(t, controlplane.Mark{}, second.version).Writes()
 	if len(writes) != 1 || writes.Counts()["create events"] != 1 {
@@ -251,7 +252,7 @@ func oneOfTwoIsSilent(t *testing.T, r *rig, node string) {
 	}
 	first.stop()
 	last := r.lease(t, node).Spec.RenewTime // the silence begins at the last beat, not at the stop
-	await(t, "the second takes over", func() bool { return r.holder(t, node) == second.o.self.ID })
+	await.That(t, "the second takes over", func() bool { return r.holder(t, node) == second.o.self.ID })
 	if took := r.lease(t, node).Spec.AcquireTime.Sub(last.Time); took < beats.LeaseDuration-beats.Interval {
 		t.Errorf("it took over %s after the last beat of the first", took)
 	}
@@ -296,7 +297,7 @@ func followsTheKubeconfig(t *testing.T, r *rig, node string) {
 	}
 	before := r.mark(t)
 	copyFile(t, other, path)
-	await(t, "the new credential is used", func() bool {
+	await.That(t, "the new credential is used", func() bool {
 		return r.requests(t, before, p.version).By("next-agent").Counts()["update leases"] > 0
 	})
 	if p.heartState() != heartbeat.Holding || r.holder(t, node) != p.o.self.ID {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/heartbeat"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 type healthCondition = health.Condition
@@ -32,7 +33,7 @@ func getsPastADeadConnection(t *testing.T, r *rig, node string) {
 	// HTTP/2 by itself would give the connection up after 45 s.
 	last, longest := r.lease(t, node).Spec.RenewTime.Time, time.Duration(0)
 	for beat := range 4 {
-		await(t, fmt.Sprintf("beat %d", beat), func() bool {
+		await.That(t, fmt.Sprintf("beat %d", beat), func() bool {
 			now := r.lease(t, node).Spec.RenewTime.Time
 			longest = max(longest, now.Sub(last))
 			moved := now.After(last)
@@ -55,13 +56,13 @@ func writesNothingAfterAnOutage(t *testing.T, r *rig, node string) {
 	p := startPart(t, kubeconfig, node, t.TempDir())
 	p.say(finding("Broken"))
 	r.awaitSaid(t, node, netBad)
-	await(t, "the host says Unhealthy", func() bool { return r.hostHealth(t, node) == "Unhealthy" })
+	await.That(t, "the host says Unhealthy", func() bool { return r.hostHealth(t, node) == "Unhealthy" })
 
 	before := r.mark(t)
 	path.cut(true)
-	await(t, "the lease is lost", func() bool { return !p.holds() })
+	await.That(t, "the lease is lost", func() bool { return !p.holds() })
 	path.cut(false)
-	await(t, "the lease is held", p.holds)
+	await.That(t, "the lease is held", p.holds)
 	time.Sleep(3 * time.Second)
 	requests := r.requests(t, before, p.version)
 	if n := len(requests.Writes()); n == 0 || requests.Writes().Counts()["update leases"] != n || requests.Counts()["get nodes"] == 0 {
@@ -208,7 +209,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.awaitSaid(t, node, allWell)
-	await(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
+	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 
 	away := r.mark(t)
 	r.StopAPIServer()
@@ -216,12 +217,12 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 		p.say(finding(reason))
 		time.Sleep(beats.LeaseDuration / 4)
 	}
-	await(t, "the heartbeat fails", func() bool { return p.heartState() == heartbeat.Failing })
+	await.That(t, "the heartbeat fails", func() bool { return p.heartState() == heartbeat.Failing })
 	if err := r.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitSaid(t, node, netBad)
-	await(t, "the host says Unhealthy", func() bool { return r.hostHealth(t, node) == "Unhealthy" })
+	await.That(t, "the host says Unhealthy", func() bool { return r.hostHealth(t, node) == "Unhealthy" })
 	time.Sleep(3 * time.Second)
 	if writes := r.requests(t, away, p.version).Writes().Counts(); writes["patch nodes/status"] != 1 || writes["patch hosts/status"] != 1 {
 		t.Errorf("writes after the API server was back: %v", writes)

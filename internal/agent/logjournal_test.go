@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 // stubborn is a journal that a test has hang or fail.
@@ -59,9 +61,9 @@ func TestAJournalThatHangsHangsNobody(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	close(hold)
-	await(t, "the journal takes lines again", func() bool { return len(p.gate.free) == 0 })
+	await.That(t, "the journal takes lines again", func() bool { return len(p.gate.free) == 0 })
 	log.Info("fifth")
-	await(t, "the line is there", func() bool { return strings.Contains(journal.String(), "msg=fifth") })
+	await.That(t, "the line is there", func() bool { return strings.Contains(journal.String(), "msg=fifth") })
 	var said []string
 	for line := range strings.Lines(journal.String()) {
 		_, message, _ := strings.Cut(strings.TrimSpace(line), "msg=")
@@ -81,7 +83,7 @@ func TestWhatTheJournalRefusesGoesToStderr(t *testing.T) {
 	close(going)
 	log := slog.New(newPatient(stubborn{Handler: slog.NewTextHandler(&stderr, nil), hold: going, fail: errors.New("connection refused")}, slog.NewTextHandler(&stderr, nil)))
 	log.With("node", "a").Warn("check changed", "check", "cni-config")
-	await(t, "stderr has the line", func() bool { return strings.Count(stderr.String(), "\n") == 1 })
+	await.That(t, "stderr has the line", func() bool { return strings.Count(stderr.String(), "\n") == 1 })
 	if !strings.Contains(stderr.String(), `msg="check changed" node=a check=cni-config`) {
 		t.Errorf("%s", stderr.String())
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/statefile"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 // latchedAt is what an agent remembers whose check "a" was latched for the n-th reason.
@@ -198,10 +199,10 @@ func TestMemoryWorksOnWithoutADiskToWriteTo(t *testing.T) {
 			done := make(chan struct{})
 			go func() { m.run(ctx); close(done) }()
 			m.note(latchedAt(1), false)
-			await(t, "the first save", func() bool { return rememberedIn(dir) == 1 })
+			await.That(t, "the first save", func() bool { return rememberedIn(dir) == 1 })
 			tc.spoil(t, dir)
 			m.note(latchedAt(2), false)
-			await(t, "the log says that nothing is kept", func() bool { return strings.Contains(log.String(), "cannot be kept") })
+			await.That(t, "the log says that nothing is kept", func() bool { return strings.Contains(log.String(), "cannot be kept") })
 			for n := 3; n < 20; n++ {
 				m.note(latchedAt(n), false)
 				time.Sleep(2 * time.Millisecond)
@@ -210,7 +211,7 @@ func TestMemoryWorksOnWithoutADiskToWriteTo(t *testing.T) {
 				t.Errorf("a file that could not be replaced says %d", got)
 			}
 			tc.mend(t, dir)
-			await(t, "what was noted meanwhile is saved, without another note", func() bool { return rememberedIn(dir) == 19 })
+			await.That(t, "what was noted meanwhile is saved, without another note", func() bool { return rememberedIn(dir) == 19 })
 			cancel()
 			<-done
 			if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "is kept over a restart again") {
@@ -296,7 +297,7 @@ func TestWhatIsSaidIsSavedAtOnce(t *testing.T) {
 	go func() { m.run(ctx); close(ended) }()
 	for n := 1; n <= 3; n++ {
 		m.note(latchedAt(n), true)
-		await(t, "the file to hold it", func() bool { return rememberedIn(dir) == n })
+		await.That(t, "the file to hold it", func() bool { return rememberedIn(dir) == n })
 	}
 	cancel()
 	<-ended

@@ -11,6 +11,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/config"
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/sealing"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 // TestPreflightInACluster : what preflight says of the API server, to agents of each kind, before and after the policies.
@@ -53,7 +54,7 @@ func TestPreflightInACluster(t *testing.T) {
 	if err := r.Apply(t.Context(), "../../deploy/daemonset/15-policies.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the API server to hold by all policies", func() bool {
+	await.That(t, "the API server to hold by all policies", func() bool {
 		f := ask(t, other)
 		return !f["write the lease"].OK && !f["write the node's conditions"].OK && !f["write events"].OK && f["fence to this node"].OK
 	})

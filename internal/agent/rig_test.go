@@ -26,6 +26,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/kubeclient"
 	"github.com/fettle-dev/fettle/internal/report"
+	"github.com/fettle-dev/fettle/test/await"
 	"github.com/fettle-dev/fettle/test/controlplane"
 )
 
@@ -58,7 +59,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "hosts are served", func() bool { return admin.List(t.Context(), &fettlev1alpha1.HostList{}) == nil })
+	await.That(t, "hosts are served", func() bool { return admin.List(t.Context(), &fettlev1alpha1.HostList{}) == nil })
 	return &rig{ControlPlane: c, admin: admin, agentKubeconfig: kubeconfig}
 }
 
@@ -263,15 +264,6 @@ const (
 	netBad   = "Healthy=False/Broken NetworkReady=False/Broken StorageReady=True/OK"
 	silenced = "Healthy=Unknown/AgentSilent NetworkReady=Unknown/AgentSilent StorageReady=Unknown/AgentSilent"
 )
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("did not come about within %s: %s", patience, what)
-		}
-	}
-}
 
 // patience is for machines that are very busy.
 const patience = 3 * time.Minute

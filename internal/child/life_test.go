@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/fettle-dev/fettle/internal/child"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -48,12 +49,12 @@ func TestCommandDoesNotOutliveTheAgent(t *testing.T) {
 			if err := agent.Start(); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "the command is up", func() bool { return upTimes(word) == tc.up })
+			await.That(t, "the command is up", func() bool { return upTimes(word) == tc.up })
 			if err := agent.Process.Signal(tc.signal); err != nil {
 				t.Fatal(err)
 			}
 			_ = agent.Wait()
-			await(t, "the command died with its agent", func() bool { return len(marked(t, word)) == 0 })
+			await.That(t, "the command died with its agent", func() bool { return len(marked(t, word)) == 0 })
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fettle-dev/fettle/internal/child"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 // long is a deadline that no test is meant to reach.
@@ -145,15 +146,6 @@ func marked(t *testing.T, word string) (pids []string) {
 	return pids
 }
 
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > long {
-			t.Fatalf("after %s still not: %s", long, what)
-		}
-	}
-}
-
 // sleeper is a sleep that nothing else on the machine has.
 func sleeper(t *testing.T) (command, word string) {
 	t.Helper()
@@ -218,7 +210,7 @@ func TestNothingOutlivesACommand(t *testing.T) {
 // to die of its killing than a command's end waits; then the end of the next one takes it along.
 func awaitNone(t *testing.T, word string) {
 	t.Helper()
-	await(t, "nothing is left behind", func() bool {
+	await.That(t, "nothing is left behind", func() bool {
 		if len(marked(t, word)) == 0 && childCount(t) == 0 {
 			return true
 		}
@@ -253,7 +245,7 @@ func TestBackgroundOfARunningCommandIsNotTakenForAnOrphan(t *testing.T) {
 	defer cancel()
 	ended := make(chan child.Outcome)
 	go func() { ended <- child.Run(ctx, sh("("+sleep+" &); sleep 1003")) }()
-	await(t, "the orphan is up", func() bool { return upTimes(word) == 1 })
+	await.That(t, "the orphan is up", func() bool { return upTimes(word) == 1 })
 	for range 20 {
 		run(t, sh("true"))
 	}
@@ -295,7 +287,7 @@ func TestExecutionThatHangsHoldsUpNoOther(t *testing.T) {
 	go func() { ended <- child.Run(ctx, child.Spec{Argv: []string{dir + "/check"}}) }()
 	go func() { ended <- child.Run(ctx, child.Spec{Argv: []string{"/bin/true"}, Dir: dir}) }()
 	for _, entry := range []string{dir + "/check", dir + "\x00/bin/true"} {
-		await(t, "the child that hangs is there", func() bool { return len(marked(t, entry)) == 1 })
+		await.That(t, "the child that hangs is there", func() bool { return len(marked(t, entry)) == 1 })
 	}
 	for range 10 {
 		if o := run(t, sh("echo fine")); string(o.Stdout) != "fine\n" {
@@ -356,8 +348,8 @@ func TestWhatCannotBeKilledIsAnOutcomeAndNotStartedTwice(t *testing.T) {
 		t.Errorf("%+v", other)
 	}
 	thaw()
-	await(t, "the process is gone", func() bool { return len(marked(t, dir+"/file")) == 0 })
-	await(t, "the command runs again", func() bool { return !run(t, s).Hung })
+	await.That(t, "the process is gone", func() bool { return len(marked(t, dir+"/file")) == 0 })
+	await.That(t, "the command runs again", func() bool { return !run(t, s).Hung })
 }
 
 // stuckInKernel says whether a process is in a sleep that no signal ends.

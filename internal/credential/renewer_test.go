@@ -28,6 +28,7 @@ import (
 
 	"github.com/fettle-dev/fettle/internal/credential"
 	"github.com/fettle-dev/fettle/internal/kubeclient"
+	"github.com/fettle-dev/fettle/test/await"
 	"github.com/fettle-dev/fettle/test/controlplane"
 )
 
@@ -144,7 +145,7 @@ func TestRenewal(t *testing.T) {
 	a := w.start(outer, dir, file, nil)
 
 	t.Run("a token that is due is exchanged at once", func(t *testing.T) {
-		await(t, "a renewal", func() bool { return !a.Status().LastRenewal.IsZero() })
+		await.That(t, "a renewal", func() bool { return !a.Status().LastRenewal.IsZero() })
 		status := a.Status()
 		if !status.Renews || status.LastError != "" || status.Refused != "" || time.Until(status.ExpiresAt) < 50*time.Minute || !status.RenewAt.Before(status.ExpiresAt) {
 			t.Errorf("status is %+v", status)
@@ -154,7 +155,7 @@ func TestRenewal(t *testing.T) {
 		}
 		// It is used before it is kept, so that a disk that hangs holds nothing up.
 		var kept os.FileInfo
-		await(t, "the token to be kept", func() bool {
+		await.That(t, "the token to be kept", func() bool {
 			var err error
 			kept, err = os.Stat(filepath.Join(dir, "token.json"))
 			return err == nil
@@ -164,7 +165,7 @@ func TestRenewal(t *testing.T) {
 		}
 	})
 	t.Run("the new one works when the first has expired", func(t *testing.T) {
-		await(t, "the first token to be refused", func() bool {
+		await.That(t, "the first token to be refused", func() bool {
 			_, err := whose(t, w.by(file))
 			return apierrors.IsUnauthorized(err)
 		})
@@ -240,8 +241,8 @@ func TestDelivery(t *testing.T) {
 		must(t, os.RemoveAll(dir))
 		ahead.Add(int64(50 * time.Minute))
 		deliver(t, file, w.token(t)) // wakes it; by its clock this one is old already
-		await(t, "a renewal", func() bool { _, err := whose(t, a.config); must(t, err); return !a.Status().LastRenewal.IsZero() })
-		await(t, "a word on the state folder", func() bool { return strings.Contains(a.log.String(), "not kept over a restart") })
+		await.That(t, "a renewal", func() bool { _, err := whose(t, a.config); must(t, err); return !a.Status().LastRenewal.IsZero() })
+		await.That(t, "a word on the state folder", func() bool { return strings.Contains(a.log.String(), "not kept over a restart") })
 		if _, err := whose(t, a.config); err != nil {
 			t.Error(err)
 		}
@@ -255,12 +256,12 @@ func TestRefusedRenewal(t *testing.T) {
 	must(t, err)
 	must(t, w.admin.RbacV1().RoleBindings("fettle-system").Delete(t.Context(), "nodeagent", metav1.DeleteOptions{}))
 	file := deliver(t, filepath.Join(t.TempDir(), "token"), w.tokenOf(t, time.Now().Add(-50*time.Minute), time.Hour))
-	await(t, "the right to be gone", func() bool {
+	await.That(t, "the right to be gone", func() bool {
 		out, _ := w.Kubectl(t.Context(), "auth", "can-i", "create", "serviceaccounts/nodeagent", "--subresource=token", "--namespace=fettle-system", "--as=system:serviceaccount:fettle-system:nodeagent")
 		return strings.TrimSpace(out) == "no"
 	})
 	a := w.start(t, t.TempDir(), file, nil)
-	await(t, "a failure", func() bool { return a.Status().LastError != "" })
+	await.That(t, "a failure", func() bool { return a.Status().LastError != "" })
 	if s := a.Status(); !strings.Contains(s.LastError, "forbidden") || !s.Renews || !s.LastRenewal.IsZero() {
 		t.Errorf("status is %+v", s)
 	}
@@ -270,7 +271,7 @@ func TestRefusedRenewal(t *testing.T) {
 	role.ResourceVersion, role.UID = "", ""
 	_, err = w.admin.RbacV1().RoleBindings("fettle-system").Create(t.Context(), role, metav1.CreateOptions{})
 	must(t, err)
-	await(t, "a renewal", func() bool { return !a.Status().LastRenewal.IsZero() })
+	await.That(t, "a renewal", func() bool { return !a.Status().LastRenewal.IsZero() })
 	if s := a.Status(); s.LastError != "" {
 		t.Errorf("status is %+v", s)
 	}
@@ -313,15 +314,6 @@ func deliver(t *testing.T, path, text string) string {
 	must(t, os.WriteFile(path+".new", []byte(text+"\n"), 0o600))
 	must(t, os.Rename(path+".new", path))
 	return path
-}
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(4 * time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("did not come about: %s", what)
-		}
-	}
 }
 
 // safeBuffer is a log that is read while it is written.

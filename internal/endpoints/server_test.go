@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fettle-dev/fettle/test/await"
 	"github.com/fettle-dev/fettle/test/port"
 )
 
@@ -84,7 +85,7 @@ func TestAnAddressInUseIsTakenOnceItIsFree(t *testing.T) {
 	var log heard
 	path := socketPath(t)
 	started(t, Options{MetricsAddress: other.Addr().String(), Socket: path, Log: log.log()})
-	await(t, "the log says that it is in use", func() bool { return log.count("address already in use") > 0 })
+	await.That(t, "the log says that it is in use", func() bool { return log.count("address already in use") > 0 })
 	if code, _ := ask(t, overSocket(path), "http://agent/healthz"); code != 200 {
 		t.Errorf("the socket answers %d", code)
 	}
@@ -142,7 +143,7 @@ func TestASocketOfALivingAgentIsLeftToIt(t *testing.T) {
 	}
 	var log heard
 	started(t, Options{Socket: path, Log: log.log()})
-	await(t, "the log says that there is another", func() bool { return log.count("another process answers on "+path) > 0 })
+	await.That(t, "the log says that there is another", func() bool { return log.count("another process answers on "+path) > 0 })
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("the other's socket: %v", err)
 	}
@@ -239,11 +240,11 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 func TestASocketWhoseNameIsTakenAwayIsMadeAnew(t *testing.T) {
 	path := socketPath(t)
 	started(t, Options{Socket: path})
-	await(t, "the socket", func() bool { _, err := os.Lstat(path); return err == nil })
+	await.That(t, "the socket", func() bool { _, err := os.Lstat(path); return err == nil })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "another", func() bool { _, err := os.Lstat(path); return err == nil })
+	await.That(t, "another", func() bool { _, err := os.Lstat(path); return err == nil })
 	if code, _ := ask(t, overSocket(path), "http://agent/healthz"); code != 200 {
 		t.Errorf("%d", code)
 	}
@@ -258,10 +259,10 @@ func TestWhoDoesNotHoldTheSocketDoesNotWriteTheFile(t *testing.T) {
 	var log heard
 	file := filepath.Join(t.TempDir(), "status.json")
 	started(t, Options{Socket: path, StatusFile: file, Log: log.log()})
-	await(t, "the log says that there is another", func() bool { return log.count("another process answers on "+path) > 0 })
+	await.That(t, "the log says that there is another", func() bool { return log.count("another process answers on "+path) > 0 })
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the file: %v", err)
 	}
 	listener.Close()
-	await(t, "the file, once the other has ended", func() bool { _, err := os.Stat(file); return err == nil })
+	await.That(t, "the file, once the other has ended", func() bool { _, err := os.Stat(file); return err == nil })
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fettle-dev/fettle/internal/health"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 func TestTheStatusFileFollowsAndEverybodyMayReadIt(t *testing.T) {
@@ -23,14 +24,14 @@ func TestTheStatusFileFollowsAndEverybodyMayReadIt(t *testing.T) {
 	says := func(want string) func() bool {
 		return func() bool { s, err := ReadFile(path); return err == nil && s.Health.Status == want }
 	}
-	await(t, "the file says how the machine is", says("Unhealthy"))
+	await.That(t, "the file says how the machine is", says("Unhealthy"))
 	if st, err := os.Stat(path); err != nil || st.Mode() != 0o644 {
 		t.Errorf("%v %v", st.Mode(), err)
 	}
 	board.Say(health.Report{Decided: true, Checks: []health.CheckState{{Name: "cni-config"}}, Summary: health.Summary{Verdict: health.OK}})
-	await(t, "the file follows the machine", says("Healthy"))
+	await.That(t, "the file follows the machine", says("Healthy"))
 	source.change(func(s *told) { s.config.Fault = "line 3" })
-	await(t, "the file follows the source, of which nobody told", func() bool {
+	await.That(t, "the file follows the source, of which nobody told", func() bool {
 		s, err := ReadFile(path)
 		return err == nil && s.Configuration.Fault == "line 3"
 	})
@@ -46,7 +47,7 @@ func TestTheFileHasTheLastThereWasToSay(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { s.Run(ctx) })
-	await(t, "the file is there", func() bool { _, err := ReadFile(path); return err == nil })
+	await.That(t, "the file is there", func() bool { _, err := ReadFile(path); return err == nil })
 	source.change(func(s *told) { s.config.Fault = "line 3" })
 	stop()
 	run.Wait()
@@ -82,7 +83,7 @@ func TestAFullDiskCostsALineAndIsMadeUpFor(t *testing.T) {
 	socket := socketPath(t)
 	_, board, source := well()
 	started(t, Options{StatusFile: path, Socket: socket, Log: log.log(), Board: board, Source: source})
-	await(t, "the log says that there is no space", func() bool { return log.count("no space left on device") > 0 })
+	await.That(t, "the log says that there is no space", func() bool { return log.count("no space left on device") > 0 })
 	if code, _ := ask(t, overSocket(socket), "http://agent/status"); code != 200 {
 		t.Errorf("the socket answers %d", code)
 	}
@@ -90,8 +91,8 @@ func TestAFullDiskCostsALineAndIsMadeUpFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	board.Changed()
-	await(t, "the file is there", func() bool { _, err := ReadFile(path); return err == nil })
-	await(t, "the log says so", func() bool { return log.count("the status file is written again") == 1 })
+	await.That(t, "the file is there", func() bool { _, err := ReadFile(path); return err == nil })
+	await.That(t, "the log says so", func() bool { return log.count("the status file is written again") == 1 })
 }
 
 func TestAReadOnlyFileSystemCostsALine(t *testing.T) {
@@ -102,13 +103,13 @@ func TestAReadOnlyFileSystemCostsALine(t *testing.T) {
 	var log heard
 	_, board, source := well()
 	started(t, Options{StatusFile: filepath.Join(dir, "a", "status.json"), Socket: filepath.Join(dir, "b", "s"), Log: log.log(), Board: board, Source: source})
-	await(t, "the log says so of both", func() bool { return log.count("read-only file system") == 2 })
+	await.That(t, "the log says so of both", func() bool { return log.count("read-only file system") == 2 })
 	board.Changed()
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, ""); err != nil {
 		t.Fatal(err)
 	}
 	board.Changed()
-	await(t, "the file is there", func() bool { _, err := ReadFile(filepath.Join(dir, "a", "status.json")); return err == nil })
+	await.That(t, "the file is there", func() bool { _, err := ReadFile(filepath.Join(dir, "a", "status.json")); return err == nil })
 	if code, _ := ask(t, overSocket(filepath.Join(dir, "b", "s")), "http://agent/healthz"); code != 200 {
 		t.Errorf("the socket answers %d", code)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fettle-dev/fettle/internal/health"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -141,7 +142,7 @@ func ask(t *testing.T, client *http.Client, url string) (int, string) {
 		code int
 		body string
 	)
-	await(t, url+" is answered", func() bool {
+	await.That(t, url+" is answered", func() bool {
 		response, err := client.Get(url)
 		if err != nil {
 			return false
@@ -152,15 +153,6 @@ func ask(t *testing.T, client *http.Client, url string) (int, string) {
 		return err == nil
 	})
 	return code, body
-}
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("did not come about: %s", what)
-		}
-	}
 }
 
 // tmpfs mounts a file system of that many bytes for the test.

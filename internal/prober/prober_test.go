@@ -21,6 +21,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/child"
 	"github.com/fettle-dev/fettle/internal/prober"
 	"github.com/fettle-dev/fettle/internal/probes"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 const (
@@ -51,15 +52,6 @@ func writeCheck(t *testing.T, p *prober.Prober, folder string, within time.Durat
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	return p.WriteCheck(ctx, folder)
-}
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > long {
-			t.Fatalf("after %s still not: %s", long, what)
-		}
-	}
 }
 
 // alive : a zombie whose new parent has not noticed yet is not.
@@ -216,7 +208,7 @@ func TestCallThatHangsIsMadeOnceAndHoldsUpNoOther(t *testing.T) {
 		t.Errorf("child %d was replaced by %d", first, now)
 	}
 	revive()
-	await(t, "the call returned", func() bool { return p.Open() == 0 })
+	await.That(t, "the call returned", func() bool { return p.Open() == 0 })
 	if err := statfs(t, p, dead, long); !errors.Is(err, unix.ENOTCONN) && !errors.Is(err, unix.ECONNABORTED) {
 		t.Error(err)
 	}
@@ -232,7 +224,7 @@ func TestFrozenDiskAnswersStatfsButNoWrite(t *testing.T) {
 		t.Error(err)
 	}
 	thaw()
-	await(t, "the check returned", func() bool { return p.Open() == 0 })
+	await.That(t, "the check returned", func() bool { return p.Open() == 0 })
 	if err := writeCheck(t, p, disk, long); err != nil {
 		t.Error(err)
 	}
@@ -244,7 +236,7 @@ func TestCallerThatIsToldToEndSaysNothingOfThePath(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { _, err := p.Statfs(ctx, dead); ended <- err }()
-	await(t, "the call is made", func() bool { return p.Open() == 1 })
+	await.That(t, "the call is made", func() bool { return p.Open() == 1 })
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, probes.ErrHung) {
 		t.Error(err)
@@ -264,7 +256,7 @@ func TestChildThatIsKilledIsReplaced(t *testing.T) {
 	if err := unix.Kill(first, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "its end is noticed", func() bool { return p.ChildPID() != first })
+	await.That(t, "its end is noticed", func() bool { return p.ChildPID() != first })
 	if err := statfs(t, p, dir, long); err != nil {
 		t.Errorf("right after: %v", err)
 	}
@@ -272,14 +264,14 @@ func TestChildThatIsKilledIsReplaced(t *testing.T) {
 		t.Errorf("the call that died with it is not made again: %v", err)
 	}
 	// One that ends again and again is given time.
-	await(t, "starting it stops for a while", func() bool {
+	await.That(t, "starting it stops for a while", func() bool {
 		if pid := p.ChildPID(); pid != 0 {
 			_ = unix.Kill(pid, unix.SIGKILL)
-			await(t, "its end is noticed", func() bool { return p.ChildPID() != pid })
+			await.That(t, "its end is noticed", func() bool { return p.ChildPID() != pid })
 		}
 		return statfs(t, p, dir, long) != nil
 	})
-	await(t, "it is started again", func() bool { return statfs(t, p, dir, long) == nil })
+	await.That(t, "it is started again", func() bool { return statfs(t, p, dir, long) == nil })
 }
 
 func TestCallThatWaitsWhenTheChildIsKilledFails(t *testing.T) {
@@ -287,7 +279,7 @@ func TestCallThatWaitsWhenTheChildIsKilledFails(t *testing.T) {
 	dead, _ := deadMount(t)
 	ended := make(chan error)
 	go func() { ended <- statfs(t, p, dead, long) }()
-	await(t, "the call is made", func() bool { return p.Open() == 1 })
+	await.That(t, "the call is made", func() bool { return p.Open() == 1 })
 	if err := unix.Kill(p.ChildPID(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -309,8 +301,8 @@ func TestChildThatAnswersNothingIsReplaced(t *testing.T) {
 	if err := statfs(t, p, dir, short); !errors.Is(err, probes.ErrHung) {
 		t.Error(err)
 	}
-	await(t, "it is replaced", func() bool { return statfs(t, p, dir, long) == nil && p.ChildPID() != first })
-	await(t, "the first one is gone", func() bool { return !alive(first) })
+	await.That(t, "it is replaced", func() bool { return statfs(t, p, dir, long) == nil && p.ChildPID() != first })
+	await.That(t, "the first one is gone", func() bool { return !alive(first) })
 }
 
 func TestChildThatCannotBeKilledIsLeftBehind(t *testing.T) {
@@ -322,8 +314,8 @@ func TestChildThatCannotBeKilledIsLeftBehind(t *testing.T) {
 		if err := writeCheck(t, p, disk, short); !errors.Is(err, probes.ErrHung) {
 			t.Fatal(err)
 		}
-		await(t, "the check hangs in the kernel", func() bool { return inKernel(p.ChildPID()) })
-		await(t, "the child has shown that it answers", func() bool { return !p.Doubted() })
+		await.That(t, "the check hangs in the kernel", func() bool { return inKernel(p.ChildPID()) })
+		await.That(t, "the child has shown that it answers", func() bool { return !p.Doubted() })
 		p.SetPong(time.Second)
 		if err := unix.Kill(p.ChildPID(), unix.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -331,7 +323,7 @@ func TestChildThatCannotBeKilledIsLeftBehind(t *testing.T) {
 		if err := statfs(t, p, fine, short); !errors.Is(err, probes.ErrHung) {
 			t.Error(err)
 		}
-		await(t, "it is left behind", func() bool { return p.Left() == n+1 })
+		await.That(t, "it is left behind", func() bool { return p.Left() == n+1 })
 		p.SetPong(long)
 		if err := writeCheck(t, p, disk, long); !errors.Is(err, probes.ErrHung) {
 			t.Errorf("a second check of a path that hangs: %v", err)
@@ -346,7 +338,7 @@ func TestChildThatCannotBeKilledIsLeftBehind(t *testing.T) {
 	for _, thaw := range thaws {
 		thaw()
 	}
-	await(t, "those left behind have ended", func() bool { return p.Left() == 0 && p.Open() == 0 })
+	await.That(t, "those left behind have ended", func() bool { return p.Left() == 0 && p.Open() == 0 })
 	if err := statfs(t, p, fine, long); err != nil {
 		t.Error(err)
 	}
@@ -362,7 +354,7 @@ func TestChildEndsWithItsProber(t *testing.T) {
 	}
 	pid := p.ChildPID()
 	p.Close()
-	await(t, "it is gone", func() bool { return !alive(pid) })
+	await.That(t, "it is gone", func() bool { return !alive(pid) })
 	if err := statfs(t, p, t.TempDir(), long); err == nil {
 		t.Error("a closed prober answers")
 	}
@@ -411,7 +403,7 @@ func TestChildDiesWithTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = agent.Wait()
-	await(t, "the child is gone", func() bool { return !alive(pid) })
+	await.That(t, "the child is gone", func() bool { return !alive(pid) })
 }
 
 func TestManyCallsLeakNothing(t *testing.T) {

@@ -13,19 +13,11 @@ import (
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/custom"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 // long is a deadline that no test is meant to reach.
 const long = 2 * time.Minute
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > long {
-			t.Fatalf("after %s still not: %s", long, what)
-		}
-	}
-}
 
 // build makes a probe of a kind, with options changed from their defaults.
 func build[Options any](t *testing.T, kind probes.Kind, root string, change func(*Options)) probes.Probe {
@@ -112,7 +104,7 @@ func TestCommandThatDoesNotEnd(t *testing.T) {
 	ended := make(chan health.Result)
 	p := command(t, sh(": > "+word+"; sleep 1000")...)
 	go func() { ended <- p.Run(ctx) }()
-	await(t, "the command runs", func() bool { _, err := os.Stat(word); return err == nil })
+	await.That(t, "the command runs", func() bool { _, err := os.Stat(word); return err == nil })
 	cancel()
 	if got := <-ended; got.Verdict != health.Unknown || got.Reason != health.ReasonTimeout {
 		t.Errorf("%+v", got)
@@ -129,7 +121,7 @@ func TestCommandThatTheKernelKillsForMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		await(t, "the cgroup is removed", func() bool { return os.Remove(group) == nil })
+		await.That(t, "the cgroup is removed", func() bool { return os.Remove(group) == nil })
 	})
 	if err := os.WriteFile(filepath.Join(group, limit), []byte("16777216"), 0o600); err != nil {
 		t.Fatal(err)

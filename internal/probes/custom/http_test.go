@@ -27,6 +27,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/custom"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 func lookWithin(t *testing.T, p probes.Probe, within time.Duration) health.Result {
@@ -280,12 +281,12 @@ func TestLooksLeaveNothingBehind(t *testing.T) {
 		return len(list)
 	}
 	round()
-	await(t, "the server has let go", func() bool { return runtime.NumGoroutine() < 20 })
+	await.That(t, "the server has let go", func() bool { return runtime.NumGoroutine() < 20 })
 	goroutines, before := runtime.NumGoroutine(), files()
 	for range 100 {
 		round()
 	}
-	await(t, fmt.Sprintf("goroutines are %d and files %d as before", goroutines, before), func() bool {
+	await.That(t, fmt.Sprintf("goroutines are %d and files %d as before", goroutines, before), func() bool {
 		return runtime.NumGoroutine() <= goroutines && files() <= before
 	})
 }

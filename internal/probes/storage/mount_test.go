@@ -18,19 +18,11 @@ import (
 	"github.com/fettle-dev/fettle/internal/prober"
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/storage"
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 // long is a deadline that no test is meant to reach.
 const long = 2 * time.Minute
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > long {
-			t.Fatalf("after %s still not: %s", long, what)
-		}
-	}
-}
 
 func openHost(t *testing.T, dir string) *hostfs.Root {
 	t.Helper()
@@ -112,11 +104,11 @@ func TestFrozenMount(t *testing.T) {
 			command(t, "fsfreeze", "-u", d.dir)
 		}
 	})
-	await(t, "frozen", func() bool { return within(t, 2*time.Second, p).Reason == storage.Frozen })
+	await.That(t, "frozen", func() bool { return within(t, 2*time.Second, p).Reason == storage.Frozen })
 	expect(t, "still frozen", within(t, long, p), health.Fatal, storage.Frozen)
 	command(t, "fsfreeze", "-u", d.dir)
 	frozen = false
-	await(t, "thawed", func() bool { return within(t, long, p).Verdict == health.OK })
+	await.That(t, "thawed", func() bool { return within(t, long, p).Verdict == health.OK })
 }
 
 func TestMountWithoutAServer(t *testing.T) {
@@ -137,7 +129,7 @@ func TestMountWithoutAServer(t *testing.T) {
 		t.Error("it is not known what depends on a server")
 	}
 	dev.Close()
-	await(t, "the server is gone for good", func() bool { return within(t, long, p).Reason == storage.Failing })
+	await.That(t, "the server is gone for good", func() bool { return within(t, long, p).Reason == storage.Failing })
 }
 
 // newRoot is a file system of its own without /proc, as a container's view of its host may be: then the agent's own
@@ -208,10 +200,10 @@ func TestFilesystemsOnRealDisks(t *testing.T) {
 	if err := os.WriteFile(trigger, []byte("test"), 0o200); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the kernel has given up on the disk", func() bool {
+	await.That(t, "the kernel has given up on the disk", func() bool {
 		return os.WriteFile(filepath.Join(disks["b"].dir, "probe"), nil, 0o600) != nil
 	})
-	await(t, "it is seen", func() bool { return within(t, long, p).Reason == storage.ReadOnly })
+	await.That(t, "it is seen", func() bool { return within(t, long, p).Reason == storage.ReadOnly })
 	if got := within(t, long, p).Message; got != "/b has the option emergency_ro" && got != "/b has the option ro" {
 		t.Errorf("%q", got)
 	}
@@ -260,7 +252,7 @@ func TestChangesOfMountsAreNoticedByAllWhoWatch(t *testing.T) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "all are told", func() bool {
+		await.That(t, "all are told", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(asked) < 3 {
