@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -324,10 +325,10 @@ func deadMount(t *testing.T) string {
 
 func TestWhatCannotBeKilledIsAnOutcomeAndNotStartedTwice(t *testing.T) {
 	dir, thaw := frozenDisk(t)
-	s := child.Spec{Key: t.Name(), Argv: []string{"/bin/sh", "-c", "echo begun; : > " + dir + "/file"}}
+	s := child.Spec{Key: t.Name(), Argv: []string{"/bin/sh", "-c", "echo begun; cd " + dir + "; : > " + dir + "/file"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		for len(marked(t, dir+"/file")) == 0 || !stuckInKernel(marked(t, dir+"/file")) {
+		for !slices.ContainsFunc(marked(t, dir+"/file"), func(pid string) bool { return stuckOpening(pid, dir) }) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		cancel()
@@ -352,9 +353,17 @@ func TestWhatCannotBeKilledIsAnOutcomeAndNotStartedTwice(t *testing.T) {
 	await.That(t, "the command runs again", func() bool { return !run(t, s).Hung })
 }
 
-// stuckInKernel says whether a process is in a sleep that no signal ends.
-func stuckInKernel(pids []string) bool {
-	stat, err := os.ReadFile("/proc/" + pids[0] + "/stat")
+// stuckOpening says whether a process that has entered a folder sleeps in its next open, where no signal ends it. The
+// folder and the call matter: a process that only just started sleeps so now and then too, for its own pages.
+func stuckOpening(pid, dir string) bool {
+	if at, err := os.Readlink("/proc/" + pid + "/cwd"); err != nil || at != dir {
+		return false
+	}
+	call, err := os.ReadFile("/proc/" + pid + "/syscall")
+	if err != nil || !strings.HasPrefix(string(call), itoa(unix.SYS_OPENAT)+" ") {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && strings.Contains(string(stat), ") D ")
 }
 
