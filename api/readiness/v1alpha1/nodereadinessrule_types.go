@@ -2,7 +2,9 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // NodeReadinessRule keeps a taint on the nodes it selects while their conditions are not as required.
@@ -34,23 +36,69 @@ type NodeReadinessRule struct {
 // +kubebuilder:validation:XValidation:rule="self.enforcementMode != 'bootstrap-only' || !has(self.conditionPolicy) || self.conditionPolicy != 'anyOf'",message="conditionPolicy anyOf cannot be used with enforcementMode bootstrap-only"
 // +kubebuilder:validation:XValidation:rule="self.enforcementMode != 'bootstrap-only' || self.conditions.all(c, !has(c.defaultStatus))",message="defaultStatus cannot be used with enforcementMode bootstrap-only"
 // +kubebuilder:validation:XValidation:rule="(has(self.nodeSelector.matchLabels) && size(self.nodeSelector.matchLabels) > 0) || (has(self.nodeSelector.matchExpressions) && size(self.nodeSelector.matchExpressions) > 0)",message="nodeSelector must not be empty: to select every node, use the matchExpression {key: kubernetes.io/hostname, operator: Exists}"
+// +kubebuilder:validation:XValidation:rule="(has(self.conditions) && size(self.conditions) > 0) || (has(self.objects) && size(self.objects) > 0)",message="spec.conditions or spec.objects must name something that a node has to fulfil"
+// +kubebuilder:validation:XValidation:rule="self.enforcementMode == 'bootstrap-only' || !has(self.regateOnReboot) || !self.regateOnReboot",message="regateOnReboot can be used with enforcementMode bootstrap-only only: a continuous rule judges a rebooted node anyway"
+// +kubebuilder:validation:XValidation:rule="!has(self.taints) || self.taints.all(t, t.key != self.taint.key || t.effect != self.taint.effect)",message="taints must not repeat the key and effect of taint"
 type NodeReadinessRuleSpec struct {
-	// conditions that a node has to fulfil.
+	// conditions that a node has to fulfil. They may be left out when objects are given.
 	// +listType=map
 	// +listMapKey=type
-	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	Conditions []ConditionRequirement `json:"conditions"`
+	// +optional
+	Conditions []ConditionRequirement `json:"conditions,omitempty"`
 
 	// conditionPolicy says whether all conditions or any one of them must be as required. Empty means allOf.
 	// +optional
 	ConditionPolicy ConditionPolicy `json:"conditionPolicy,omitempty"`
+
+	// objects that have to be ready too, all of them, whatever conditionPolicy says of the conditions.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Objects []ObjectRequirement `json:"objects,omitempty"`
 
 	// enforcementMode is continuous, or bootstrap-only: once fulfilled on a node, the rule never holds that node again.
 	EnforcementMode EnforcementMode `json:"enforcementMode"`
 
 	// taint is held on a selected node while the conditions are not as required.
 	Taint TaintSpec `json:"taint"`
+
+	// taints are held together with taint, e.g. the startup taint that a cluster autoscaler knows beside one of our own.
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
+	// +kubebuilder:validation:MaxItems=7
+	// +optional
+	Taints []TaintSpec `json:"taints,omitempty"`
+
+	// allowEviction acknowledges that a taint with effect NoExecute evicts the pods of a node as soon as the node does not
+	// fulfil the rule, past every PodDisruptionBudget. Without it such a taint is held with effect NoSchedule.
+	// +optional
+	AllowEviction bool `json:"allowEviction,omitempty"`
+
+	// maxTainted bounds how many nodes the rule may hold at once, as a number or a percentage of the nodes it selects,
+	// rounded up: a guard against a reporter that is wrong everywhere at once. Further nodes are left as they are, and
+	// counted. Nodes that the rule has not judged before, e.g. new ones, are held in any case. Unset: no bound.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]|[1-9][0-9]|100)%$')",message="maxTainted must be a number, 0 or more, or a percentage like 10%"
+	// +optional
+	MaxTainted *intstr.IntOrString `json:"maxTainted,omitempty"`
+
+	// regateOnReboot makes a node that completed a bootstrap-only rule pass it again after every reboot, as told by
+	// status.nodeInfo.bootID.
+	// +optional
+	RegateOnReboot bool `json:"regateOnReboot,omitempty"`
+
+	// taintNewNodes puts the taints on nodes when they are created, before they can be scheduled to, where the cluster has
+	// the admission policy or webhook of Fettle installed.
+	// +optional
+	TaintNewNodes bool `json:"taintNewNodes,omitempty"`
+
+	// suspend leaves nodes as they are, taints that the rule holds included, until it is lifted. Unlike dryRun it computes
+	// nothing.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
 
 	// nodeSelector selects the nodes that the rule applies to. It must not be empty.
 	NodeSelector NodeSelector `json:"nodeSelector"`
@@ -120,6 +168,100 @@ type ConditionRequirement struct {
 	// +kubebuilder:validation:Enum=True;False;Unknown
 	// +optional
 	DefaultStatus corev1.ConditionStatus `json:"defaultStatus,omitempty"`
+
+	// maxAge is how long the reporter of the condition may show no sign of life before the condition counts as one that
+	// the node does not have. A sign is a change of its heartbeat time or its status, timed by the controller's own clock,
+	// so it fits reporters that renew the heartbeat only. For the conditions of Fettle's agent a live lease is a sign.
+	// Unset: a condition counts for ever.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="maxAge must be at least 1s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
+
+	// for is how long a change must last before it counts.
+	// +optional
+	For *Hold `json:"for,omitempty"`
+}
+
+// Hold says how long a condition must have been one way before that counts, timed by the controller's own clock. A node
+// that is new is not waited for: it is held at once.
+type Hold struct {
+	// adding is how long the condition must not have been as required before the node is held for it. Unset: at once.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="adding must not be negative"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Adding *metav1.Duration `json:"adding,omitempty"`
+	// removing is how long the condition must have been as required before the node is released. Unset: at once.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="removing must not be negative"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	Removing *metav1.Duration `json:"removing,omitempty"`
+}
+
+// ObjectRequirement is something beside the node's conditions that has to be ready: exactly one of daemonSet, object and
+// allocatable. What is missing or cannot be read is not ready.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.daemonSet) ? 1 : 0) + (has(self.object) ? 1 : 0) + (has(self.allocatable) ? 1 : 0) == 1",message="exactly one of daemonSet, object and allocatable must be given"
+type ObjectRequirement struct {
+	// name tells the requirements of a rule apart.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// daemonSet whose pod on the node must be ready and of the newest revision.
+	// +optional
+	DaemonSet *DaemonSetOnNode `json:"daemonSet,omitempty"`
+	// object that must be ready.
+	// +optional
+	Object *ReadyObject `json:"object,omitempty"`
+	// allocatable resource that the node must offer.
+	// +optional
+	Allocatable *AllocatableResource `json:"allocatable,omitempty"`
+}
+
+// DaemonSetOnNode names a DaemonSet.
+type DaemonSetOnNode struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// ReadyObject names an object of any kind that the controller may read.
+type ReadyObject struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// namespace of the object; empty for one that has none.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// name of the object; $(NODE_NAME) in it stands for the name of the node.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// statusHint tightens how the object's status is read, like the annotation fettle.dev/status-hint on the object, and
+	// together with it: has-observed-generation, has-ready-condition, conditions=<type>;<type>, separated by commas.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	StatusHint string `json:"statusHint,omitempty"`
+}
+
+// AllocatableResource names a resource of the node's status.allocatable.
+type AllocatableResource struct {
+	// resource, e.g. nvidia.com/gpu.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Resource string `json:"resource"`
+	// atLeast is how much of it the node must offer.
+	AtLeast resource.Quantity `json:"atLeast"`
 }
 
 // TaintSpec is a taint.
@@ -172,11 +314,19 @@ type NodeReadinessRuleStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions has one type, Ready: the rule is understood and applied to every selected node.
+	// conditions: Ready says that the rule is understood and applied to every selected node; the other types are named,
+	// with their reasons, in docs/reference/rules.md.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// unseenConditionTypes are those of spec.conditions that no node of the cluster has or had, as far as the controller
+	// that writes this has seen: a sign of a misspelt type, or of a reporter that does not run.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	UnseenConditionTypes []string `json:"unseenConditionTypes,omitempty"`
 
 	// nodes counts the selected nodes.
 	// +optional
@@ -217,6 +367,9 @@ type NodeCounts struct {
 	Held int32 `json:"held"`
 	// failed nodes could not be written to.
 	Failed int32 `json:"failed"`
+	// spared nodes do not fulfil the rule and are not held, since spec.maxTainted nodes are.
+	// +optional
+	Spared int32 `json:"spared,omitempty"`
 }
 
 // NodeFailure is a node whose taints could not be written.
@@ -242,6 +395,12 @@ type NodeEvaluation struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	ConditionResults []ConditionResult `json:"conditionResults"`
+	// objectResults has one entry for each required object.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	ObjectResults []ObjectResult `json:"objectResults,omitempty"`
 	// taintStatus says whether the rule's taint is on the node.
 	// +kubebuilder:validation:Enum=Present;Absent
 	TaintStatus TaintStatus `json:"taintStatus"`
@@ -263,6 +422,24 @@ type ConditionResult struct {
 	// missing is true when the node has no condition of this type.
 	// +optional
 	Missing bool `json:"missing,omitempty"`
+	// stale is true when the condition is older than maxAge; then it counts as missing.
+	// +optional
+	Stale bool `json:"stale,omitempty"`
+	// pending is true while a change of the condition does not count yet because of for.
+	// +optional
+	Pending bool `json:"pending,omitempty"`
+}
+
+// ObjectResult is one required object.
+type ObjectResult struct {
+	Name string `json:"name"`
+	// ready is Unknown when the object does not exist or cannot be read.
+	// +kubebuilder:validation:Enum=True;False;Unknown
+	Ready corev1.ConditionStatus `json:"ready"`
+	// message says why it is not ready.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // TaintStatus is Present or Absent.
@@ -281,9 +458,37 @@ type DryRunResults struct {
 	TaintsToRemove int32 `json:"taintsToRemove"`
 	// riskyOperations is the number of selected nodes that lack at least one of the conditions.
 	RiskyOperations int32 `json:"riskyOperations"`
+	// nodesToTaint are names of nodes that would get a taint, first by name, at most 100.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	// +optional
+	NodesToTaint []string `json:"nodesToTaint,omitempty"`
+	// nodesToUntaint are names of nodes that would lose a taint, first by name, at most 100.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	// +optional
+	NodesToUntaint []string `json:"nodesToUntaint,omitempty"`
+	// missingConditions are the condition types that selected nodes lack.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	MissingConditions []MissingCondition `json:"missingConditions,omitempty"`
 	// summary in words.
 	// +kubebuilder:validation:MaxLength=4096
 	Summary string `json:"summary"`
+}
+
+// MissingCondition is a condition type that nodes lack.
+type MissingCondition struct {
+	Type string `json:"type"`
+	// count of the selected nodes that lack it.
+	Count int32 `json:"count"`
+	// nodes are some of their names, first by name, at most 10.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=10
+	// +optional
+	Nodes []string `json:"nodes,omitempty"`
 }
 
 // NodeReadinessRuleList is a list of NodeReadinessRules.
