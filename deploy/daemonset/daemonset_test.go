@@ -67,7 +67,7 @@ func testRights(t *testing.T, c *controlplane.ControlPlane) {
 		{"get leases.coordination.k8s.io fettle-node-lease", true},
 		{"create leases.coordination.k8s.io fettle-node-lease", true},
 		{"update leases.coordination.k8s.io fettle-node-lease", true},
-		{"patch leases.coordination.k8s.io fettle-node-lease", true},
+		{"patch leases.coordination.k8s.io fettle-node-lease", false},
 		{"list leases.coordination.k8s.io fettle-node-lease", false},
 		{"delete leases.coordination.k8s.io fettle-node-lease", true},
 		{"deletecollection leases.coordination.k8s.io fettle-node-lease", false},

@@ -7,6 +7,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -173,6 +174,7 @@ func testLeases(t *testing.T, f *fence) {
 		versions[name] = lease.ResourceVersion
 	}
 	body := object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{}, "spec": object{"holderIdentity": "me"}}
+	f.grantPatchOfLeases(t)
 	for _, verb := range []struct{ name, verb, contentType string }{
 		{"patch", "PATCH", mergePatch}, {"apply", "PATCH", applyPatch}, {"update", "PUT", "application/json"}, {"delete", "DELETE", ""},
 	} {
@@ -199,6 +201,28 @@ func testLeases(t *testing.T, f *fence) {
 		w := write{"POST", leases, "application/json", with(object{"metadata": object{"generateName": "a"}}, body)}
 		refused(t, f.agents[boundToA], w, "may not write lease fettle-node-lease/a")
 	})
+}
+
+// grantPatchOfLeases grants more than the manifests do. The policies hold also where somebody else's role is wider than
+// ours, and a right that is not granted would never reach them.
+func (f *fence) grantPatchOfLeases(t *testing.T) {
+	t.Helper()
+	const name, namespace = "wider", "fettle-node-lease"
+	rbac := f.admin.RbacV1()
+	_, err := rbac.Roles(namespace).Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"patch"}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = rbac.RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "fettle-system", Name: "nodeagent"}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	must(t, await(t, func() error { // the API server reads rights from a cache
+		return do(t.Context(), f.agents[boundToA], write{"PATCH", leases + "/a", mergePatch, object{}})
+	}))
 }
 
 func testEvents(t *testing.T, f *fence) {

@@ -24,7 +24,7 @@ func TestRightsAreThese(t *testing.T) {
 	for namespace, more := range map[string][]string{
 		"default":           {"create events.events.k8s.io", "patch events.events.k8s.io"},
 		"fettle-system":     {"create serviceaccounts/token nodeagent"},
-		"fettle-node-lease": {"get leases.coordination.k8s.io", "create leases.coordination.k8s.io", "update leases.coordination.k8s.io", "patch leases.coordination.k8s.io", "delete leases.coordination.k8s.io"},
+		"fettle-node-lease": {"get leases.coordination.k8s.io", "create leases.coordination.k8s.io", "update leases.coordination.k8s.io", "delete leases.coordination.k8s.io"},
 		"kube-system":       nil,
 		"kube-node-lease":   nil,
 	} {
