@@ -26,23 +26,6 @@ const (
 	maxNamed = 10
 )
 
-// ConditionReady is the only condition type of rules.
-const ConditionReady = "Ready"
-
-// Reasons of ConditionReady.
-const (
-	// ReasonEnforced : True; every selected node has been dealt with.
-	ReasonEnforced = "Enforced"
-	// ReasonDryRun : True; status says what would be done.
-	ReasonDryRun = "DryRun"
-	// ReasonApplying : False; a new rule, or a new generation of it, has not reached every selected node yet.
-	ReasonApplying = "Applying"
-	// ReasonWritesFailing : False; failedNodes says where and why.
-	ReasonWritesFailing = "WritesFailing"
-	// ReasonInvalidSelector : False; nodeSelector cannot be parsed, and nothing is changed on the rule's account.
-	ReasonInvalidSelector = "InvalidSelector"
-)
-
 // subject is a rule and what is needed to judge it.
 type subject struct {
 	api      *readinessv1alpha1.NodeReadinessRule

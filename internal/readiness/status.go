@@ -41,7 +41,9 @@ type Status struct {
 	Client   client.Client
 	Rules    *Rules
 	Failures *Failures
-	Log      logr.Logger
+	// Checks look at the rules themselves. They must be there before Start.
+	Checks []Check
+	Log    logr.Logger
 
 	wake chan struct{}
 	// written holds rules as our last write left them, until the cache has caught up.

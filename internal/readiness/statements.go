@@ -1,0 +1,72 @@
+package readiness
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Condition types of rules. Ready is always there; the others are there only while they are True, and that is never good.
+const (
+	ConditionReady                  = "Ready"
+	ConditionStalled                = "Stalled"
+	ConditionConflict               = "Conflict"
+	ConditionEvictionUnacknowledged = "EvictionUnacknowledged"
+	ConditionAtBound                = "AtBound"
+)
+
+// Reasons of conditions of rules; Statements has what they say.
+const (
+	ReasonEnforced          = "Enforced"
+	ReasonDryRun            = "DryRun"
+	ReasonSuspended         = "Suspended"
+	ReasonApplying          = "Applying"
+	ReasonWritesFailing     = "WritesFailing"
+	ReasonInvalidSelector   = "InvalidSelector"
+	ReasonSelectorUnusable  = "SelectorUnusable"
+	ReasonTaintShared       = "TaintShared"
+	ReasonEvictionWithheld  = "EvictionWithheld"
+	ReasonMaxTaintedReached = "MaxTaintedReached"
+)
+
+// Statement is what a condition of a rule says with one of its reasons.
+type Statement struct {
+	Type   string
+	Status metav1.ConditionStatus
+	// Reason is unique over all types, and never renamed: people and programs match on it.
+	Reason string
+	// Says is what is the case, as a clause; Do is what a person can do about it.
+	Says, Do string
+	// Warns makes a Warning event on the rule, with the same reason, when the condition begins to say this.
+	Warns bool
+}
+
+// Statements are all that conditions of rules say. docs/reference/rules.md is made from them.
+var Statements = []Statement{
+	{ConditionReady, metav1.ConditionTrue, ReasonEnforced,
+		"the taints are on the selected nodes that do not fulfil the rule, and on no others on account of this rule", "nothing", false},
+	{ConditionReady, metav1.ConditionTrue, ReasonDryRun,
+		"nothing is written to nodes; `dryRunResults` say what would be", "set `dryRun: false` when the results are as you want them", false},
+	{ConditionReady, metav1.ConditionTrue, ReasonSuspended,
+		"nodes are left as they are", "set `suspend: false` to go on", false},
+	{ConditionReady, metav1.ConditionFalse, ReasonApplying,
+		"the rule is new, or was edited, and has not reached every selected node yet", "wait; it takes seconds", false},
+	{ConditionReady, metav1.ConditionFalse, ReasonWritesFailing,
+		"the taints of some nodes cannot be written", "see `failedNodes` for where and why; it is tried again all the time", true},
+	{ConditionReady, metav1.ConditionFalse, ReasonInvalidSelector,
+		"`nodeSelector` cannot be parsed, and nothing is changed on the rule's account", "correct `nodeSelector`; the message names the fault", true},
+	{ConditionStalled, metav1.ConditionTrue, ReasonSelectorUnusable,
+		"the rule cannot be applied until it is edited", "correct `nodeSelector`", false},
+	{ConditionConflict, metav1.ConditionTrue, ReasonTaintShared,
+		"another rule holds a taint of the same key and effect on nodes that both may select", "give each rule a taint key of its own, or selectors that exclude each other; until then the message says which rule decides what", true},
+	{ConditionEvictionUnacknowledged, metav1.ConditionTrue, ReasonEvictionWithheld,
+		"a taint with effect NoExecute is held with NoSchedule, since `allowEviction` is not set", "set `allowEviction: true` if pods are to be evicted, else use effect NoSchedule", true},
+	{ConditionAtBound, metav1.ConditionTrue, ReasonMaxTaintedReached,
+		"nodes that do not fulfil the rule are left as they are, since `maxTainted` nodes are held", "look for what all these nodes have in common, first of all a reporter that is wrong; raise `maxTainted` if the nodes are", true},
+}
+
+// statement returns the entry of a reason.
+func statement(reason string) (Statement, bool) {
+	for _, s := range Statements {
+		if s.Reason == reason {
+			return s, true
+		}
+	}
+	return Statement{}, false
+}
