@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/controller/metrics"
 	"github.com/fettle-dev/fettle/internal/events"
 	"github.com/fettle-dev/fettle/internal/hosts"
 	"github.com/fettle-dev/fettle/internal/liveness/watch"
@@ -36,6 +37,8 @@ type nodes struct {
 	events   *events.Queue
 	agents   *watch.Watch
 	spells   spells
+	arrivals arrivals
+	metrics  *metrics.Metrics
 	grace    time.Duration
 	log      logr.Logger
 
@@ -44,6 +47,7 @@ type nodes struct {
 
 // Reconcile does everything that there is to do about one node.
 func (n *nodes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	since := n.arrivals.take(request.Name)
 	node, host, err := n.read(ctx, request.Name)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -54,7 +58,7 @@ func (n *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		return reconcile.Result{}, nil
 	}
 	node, spell, silenceErr := n.silence(ctx, node, host)
-	node, taintErr := n.taint(ctx, node)
+	node, taintErr := n.taint(ctx, node, since)
 	hostErr := n.tendHost(ctx, node, host, spell)
 	if overtaken(silenceErr) || overtaken(hostErr) {
 		return reconcile.Result{RequeueAfter: overtakenPause}, taintErr
@@ -91,8 +95,8 @@ func (n *nodes) forget(name string) {
 	n.spells.end(name)
 }
 
-// taint writes what the rules want on the node.
-func (n *nodes) taint(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+// taint writes what the rules want on the node, on account of an event that arrived at since; zero for none.
+func (n *nodes) taint(ctx context.Context, node *corev1.Node, since time.Time) (*corev1.Node, error) {
 	rules, err := n.rules.Current(ctx)
 	if err != nil {
 		return node, err
@@ -104,11 +108,15 @@ func (n *nodes) taint(ctx context.Context, node *corev1.Node) (*corev1.Node, err
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			n.failures.Set(node.Name, err, concerned(node, decision, rules), time.Now())
+			owed := concerned(node, decision, rules)
+			n.failures.Set(node.Name, err, owed, time.Now())
+			n.countFailure(err, owed, rules)
 		}
+		n.arrivals.putBack(node.Name, since)
 		return written, err
 	}
 	n.failures.Clear(node.Name)
+	n.countWrite(ctx, node, decision, rules, since)
 	for _, e := range readiness.Events(node, decision.Changes, rules, time.Now()) {
 		n.log.V(1).Info(e.Note, "node", node.Name)
 		n.events.Add(e)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/fettle-dev/fettle/internal/liveness"
 )
@@ -41,6 +43,10 @@ type Options struct {
 	// Concurrency is the number of nodes that are written at once.
 	Concurrency int
 
+	// Metrics is where the controller's metrics are registered while it runs. MetricsBindAddress serves controller-runtime's
+	// registry alone, the default.
+	Metrics prometheus.Registerer
+
 	Log logr.Logger
 }
 
@@ -57,6 +63,7 @@ func DefaultOptions() Options {
 		HostStartupGracePeriod:   2 * time.Minute,
 		QPS:                      -1,
 		Concurrency:              16,
+		Metrics:                  ctrlmetrics.Registry,
 		Log:                      logr.Discard(),
 	}
 }

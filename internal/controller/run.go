@@ -23,6 +23,7 @@ import (
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/controller/metrics"
 	"github.com/fettle-dev/fettle/internal/hosts"
 	"github.com/fettle-dev/fettle/internal/nodewriter"
 )
@@ -35,11 +36,18 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
+	m := metrics.New()
+	if err := o.Metrics.Register(m); err != nil {
+		return fmt.Errorf("set up the metrics: %w", err)
+	}
+	defer o.Metrics.Unregister(m)
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(m.Transport)
 	mgr, err := newManager(cfg, o)
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	s := &setup{mgr: mgr, o: o}
+	s := &setup{mgr: mgr, metrics: m, o: o}
 	if err := mgr.Add(s); err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/controller/metrics"
 	"github.com/fettle-dev/fettle/internal/events"
 	"github.com/fettle-dev/fettle/internal/liveness/watch"
 	"github.com/fettle-dev/fettle/internal/nodewriter"
@@ -37,8 +38,9 @@ const (
 // setup waits until the cluster has what the controller needs, then starts the parts. It runs on every replica, so that
 // a replica that becomes the leader has warm caches.
 type setup struct {
-	mgr manager.Manager
-	o   Options
+	mgr     manager.Manager
+	metrics *metrics.Metrics
+	o       Options
 
 	informers atomic.Pointer[[]cache.Informer]
 }
@@ -161,12 +163,13 @@ func (s *setup) addParts(ctx context.Context) error {
 	queue := events.NewQueue(c, instance, writer.Busy, s.o.Log.WithName("events"))
 	n := &nodes{
 		cache: caches, client: c, live: s.mgr.GetAPIReader(), writer: writer, rules: rules, failures: failures,
-		status: status, events: queue, grace: s.o.HostLifecycleGracePeriod, log: s.o.Log.WithName("nodes"),
+		status: status, events: queue, metrics: s.metrics, grace: s.o.HostLifecycleGracePeriod, log: s.o.Log.WithName("nodes"),
 	}
 	n.agents = watch.New(watch.Options{
 		Leases: informers[1], Hosts: informers[2], Live: s.mgr.GetAPIReader(), Limits: s.o.limits(),
 		Changed: n.enqueue, Log: s.o.Log.WithName("liveness"),
 	})
+	n.show(s.mgr.Elected())
 	if err := n.start(s.mgr, s.o.Concurrency); err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ func (n *nodes) start(mgr manager.Manager, concurrency int) error {
 		Reconciler:              n,
 		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) queueOf {
+			return newTimedQueue(name, limiter, &n.arrivals)
+		},
 	})
 	if err != nil {
 		return err

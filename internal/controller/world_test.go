@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,6 +66,7 @@ func newWorld(t testing.TB) *world {
 func testOptions(t testing.TB) Options {
 	o := DefaultOptions()
 	o.HealthProbeBindAddress = "0"
+	o.Metrics = prometheus.NewRegistry() // several controllers may run in one test
 	o.Log = testr.NewWithInterface(quietAfter{t}, testr.Options{})
 	return o
 }
