@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bytes"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -59,12 +60,16 @@ func start(s Spec) (*Process, *output, error) {
 
 func (o *output) streams() []*stream { return []*stream{&o.stdout, &o.stderr, &o.report} }
 
-// read keeps the beginning and drops the rest.
+// read keeps the beginning, from the first thing that shows, and drops the rest.
 func (o *output) read(st *stream) {
 	piece := make([]byte, 4<<10)
 	for {
 		n, err := st.r.Read(piece)
-		st.kept = append(st.kept, piece[:min(n, st.most-len(st.kept))]...)
+		shows := piece[:n]
+		if len(st.kept) == 0 {
+			shows = bytes.TrimLeft(shows, blank)
+		}
+		st.kept = append(st.kept, shows[:min(len(shows), st.most-len(st.kept))]...)
 		if before := o.total.Add(int64(n)) - int64(n); before <= Flood && before+int64(n) > Flood {
 			close(o.flooded)
 		}
@@ -73,6 +78,9 @@ func (o *output) read(st *stream) {
 		}
 	}
 }
+
+// blank are characters that do not show.
+const blank = " \t\r\n\v\f\x00"
 
 // finish waits for the rest and closes the pipes.
 func (o *output) finish() {

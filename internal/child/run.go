@@ -40,7 +40,8 @@ type Spec struct {
 	Env []string
 	// Dir is the working folder; empty: "/".
 	Dir string
-	// Output is how much of each stream is kept, in bytes; the rest is read and dropped. Zero: DefaultOutput.
+	// Output is how much of each stream is kept, in bytes, from the first that is not blank; the rest is read and dropped.
+	// Zero: DefaultOutput.
 	Output int
 }
 
@@ -81,7 +82,7 @@ type Outcome struct {
 	Flooded bool
 	// Hung : it, or one started before under the same key, was killed and lives on, stuck in a call to the kernel.
 	Hung bool
-	// Stdout and Stderr are the beginnings of what it wrote.
+	// Stdout and Stderr are the beginnings of what it wrote, without blanks in front.
 	Stdout, Stderr []byte
 }
 

@@ -53,6 +53,8 @@ func TestHowCommandsEnd(t *testing.T) {
 		{name: "well", script: "echo fine", stdout: "fine\n"},
 		{name: "with a status", script: "echo no >&2; exit 3", exit: 3, stderr: "no\n"},
 		{name: "with the status of a command that could not be executed", script: "exit 127", exit: 127},
+		{name: "after more blanks than are kept", script: "head -c 10000 /dev/zero | tr '\\0' '\\n'; echo said; echo", stdout: "said\n\n"},
+		{name: "with blanks alone", script: "echo; echo"},
 		{name: "by a signal", script: "kill -TERM $$", exit: -1, signal: syscall.SIGTERM},
 		{name: "killed by somebody else, as by the kernel for memory", script: "kill -KILL $$", exit: -1, signal: syscall.SIGKILL},
 		{name: "leaving something behind that holds the output open", script: "sleep 1000 & echo said", stdout: "said\n"},
@@ -265,7 +267,7 @@ func TestFloodIsCappedAndEnded(t *testing.T) {
 			t.Errorf("flooded %t, signal %v, %d and %d bytes", o.Flooded, o.Signal, len(o.Stdout), len(o.Stderr))
 		}
 	}
-	s := sh("head -c 1000000 /dev/zero; echo end >&2")
+	s := sh("head -c 1000000 /dev/zero | tr '\\0' x; echo end >&2")
 	s.Output = 100
 	if o := run(t, s); o.Flooded || o.Exit != 0 || len(o.Stdout) != 100 || string(o.Stderr) != "end\n" {
 		t.Errorf("%+v", o)

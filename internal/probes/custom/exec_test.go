@@ -58,6 +58,8 @@ func TestWhatCommandsSay(t *testing.T) {
 		{name: "well, without words", argv: sh("echo noise >&2"), want: health.Result{Verdict: health.OK, Reason: "OK", Message: "/bin/sh finds nothing wrong"}},
 		{name: "a problem", argv: sh("printf 'disk 2\\n\\tis   gone\\n'; exit 1"), want: health.Result{Verdict: health.Fatal, Reason: custom.ExecFailed, Message: "disk 2 is gone"}},
 		{name: "a problem, on standard error", argv: sh("echo gone >&2; exit 1"), want: health.Result{Verdict: health.Fatal, Reason: custom.ExecFailed, Message: "gone"}},
+		{name: "a problem, after many blank lines", argv: sh("head -c 70000 /dev/zero | tr '\\0' '\\n'; printf '\\0 \\tdisk 2 is gone\\n'; exit 1"), want: health.Result{Verdict: health.Fatal, Reason: custom.ExecFailed, Message: "disk 2 is gone"}},
+		{name: "a problem, on standard error after blank output", argv: sh("echo; echo '  '; echo gone >&2; exit 1"), want: health.Result{Verdict: health.Fatal, Reason: custom.ExecFailed, Message: "gone"}},
 		{name: "a problem, without words", argv: sh("exit 1"), want: health.Result{Verdict: health.Fatal, Reason: custom.ExecFailed, Message: "/bin/sh ended with exit status 1"}},
 		{name: "cannot tell", argv: sh("echo no tool; exit 2"), want: health.Result{Verdict: health.Unknown, Reason: custom.ExecUnknown, Message: "no tool"}},
 		{name: "cannot tell, without words", argv: sh("exit 254"), want: health.Result{Verdict: health.Unknown, Reason: custom.ExecUnknown, Message: "/bin/sh ended with exit status 254"}},
