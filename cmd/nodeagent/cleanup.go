@@ -9,6 +9,7 @@ import (
 
 	"github.com/fettle-dev/fettle/internal/agent"
 	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/config/reload"
 	"github.com/fettle-dev/fettle/internal/probes/catalogue"
 	"github.com/fettle-dev/fettle/internal/version"
 )
@@ -25,21 +26,26 @@ repeated, and what is not there needs no withdrawing.
 It refuses while an agent runs on this machine, and while one elsewhere holds the node's lease and renews it; to see
 that it may have to wait for as long as that lease lasts.
 
+With a configuration that is not valid it goes by what run would go by: the last valid file, which the state folder keeps,
+else what is not at fault. If that names no cluster, nobody knows whether there is one, and --kubeconfig must.
+
 With --stay it does not end when it is done, so that pods of a DaemonSet that do it are not started over and over.
 
 Exit status: 0 nothing is left, 2 something is, or could not be looked at.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := config.Load(cmd.Flags(), catalogue.Kinds())
-			if err != nil {
-				return err
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			c, watcher := reload.Start(cmd.Flags(), catalogue.Kinds())
+			fault := watcher.Fault()
+			if fault != nil {
+				log.Warn("configuration is not in force as a whole", "file", watcher.Status().Path, "error", fault)
 			}
-			err = agent.Cleanup(cmd.Context(), agent.CleanupOptions{
+			err := agent.Cleanup(cmd.Context(), agent.CleanupOptions{
 				Options: agent.Options{
 					Config: c, NodeName: nodeName(c), Version: version.String(), Getenv: os.Getenv,
-					Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+					Log: log,
 				},
-				Force: force, State: state,
+				Force: force, State: state, MustJoin: fault != nil,
 				Say: func(what string) { fmt.Fprintln(cmd.OutOrStdout(), what) },
 			})
 			if err == nil && stay {

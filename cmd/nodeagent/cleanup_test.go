@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fettle-dev/fettle/test/await"
 )
 
 // What it withdraws from a real API server is tested in internal/agent.
@@ -21,6 +25,10 @@ current-context: x
 	if err != nil {
 		t.Fatal(err)
 	}
+	broken := filepath.Join(t.TempDir(), "nodeagent.yaml")
+	if err := os.WriteFile(broken, []byte("kubeconfig: [\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -29,6 +37,8 @@ current-context: x
 	}{
 		{name: "without a cluster there is nothing to withdraw", want: 0, says: "no cluster is configured"},
 		{name: "with one that does not answer nobody knows", args: []string{"--kubeconfig", nowhere}, want: 2, says: "127.0.0.1:1"},
+		{name: "with a broken configuration nobody knows whether there was one", args: []string{"--config", broken}, want: 2, says: "name the agent's kubeconfig with --kubeconfig"},
+		{name: "a broken configuration keeps nobody from one that is named", args: []string{"--config", broken, "--kubeconfig", nowhere}, want: 2, says: "127.0.0.1:1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -40,5 +50,37 @@ current-context: x
 				t.Errorf("exit status %d, %q", code, out.String())
 			}
 		})
+	}
+}
+
+// The last valid file, which the agent kept, says what was meant by one that is broken since.
+func TestCleanupGoesByTheLastValidConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	state, file := filepath.Join(dir, "state"), filepath.Join(dir, "nodeagent.yaml")
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("kubeconfig: " + filepath.Join(dir, "gone") + "\nendpoints: {socket: \"\", statusFile: \"\"}\n")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int)
+	root := newRootCommand()
+	root.SetErr(io.Discard)
+	root.SetArgs([]string{"run", "--config", file, "--state-dir", state, "--node-name", "n", "--host-root", t.TempDir()})
+	go func() { ended <- execute(ctx, root) }()
+	await.That(t, "the agent keeps its configuration", func() bool {
+		_, err := os.Stat(filepath.Join(state, "last-good-nodeagent.json"))
+		return err == nil
+	})
+	stop()
+	if code := <-ended; code != 0 {
+		t.Fatalf("the agent ended with %d", code)
+	}
+	write("kubeconfig: [\n")
+	_, stderr, code := run(t, "cleanup", "--config", file, "--state-dir", state, "--node-name", "n")
+	if code != 2 || !strings.Contains(stderr, filepath.Join(dir, "gone")) || !strings.Contains(stderr, "in force: the last valid file") {
+		t.Errorf("exit status %d, %q", code, stderr)
 	}
 }

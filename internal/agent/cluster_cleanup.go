@@ -23,6 +23,8 @@ type CleanupOptions struct {
 	Force bool
 	// State removes what the agent keeps in its state folder, too.
 	State bool
+	// MustJoin : that no cluster is configured is an error, since it is not known whether one was meant.
+	MustJoin bool
 	// Say is told of everything that was done, or found to be done already.
 	Say func(what string)
 }
@@ -50,6 +52,8 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 	}
 	candidate, err := connector.Try(ctx)
 	switch {
+	case errors.Is(err, kubeclient.ErrStandalone) && o.MustJoin:
+		return errors.New("the configuration is not valid, and what is left of it names no cluster: name the agent's kubeconfig with --kubeconfig and its node with --node-name")
 	case errors.Is(err, kubeclient.ErrStandalone):
 		o.Say("no cluster is configured, so nothing was said in one")
 	case err != nil:
