@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -240,6 +241,7 @@ func TestCheckThatCannotBegin(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args []string
+		code int      // 0: 2
 		says []string // lines of stderr
 	}{
 		{name: "bad configuration", args: []string{"check", "--config", bad}, says: []string{
@@ -248,13 +250,19 @@ func TestCheckThatCannotBegin(t *testing.T) {
 		{name: "configuration that is not there", args: []string{"check", "--config", "/nowhere.yaml"}, says: []string{"nodeagent: read configuration: open /nowhere.yaml: no such file or directory"}},
 		{name: "root that is not there", args: []string{"check", "--host-root", "/nowhere", "--config", configFile(t, "")}, says: []string{"nodeagent: open host root: open /nowhere: no such file or directory"}},
 		{name: "form of output", args: []string{"check", "-o", "xml"}, says: []string{`nodeagent: flag --output: "xml" is not a form of output (allowed: table, json, yaml)`}},
-		{name: "unknown flag", args: []string{"check", "--colour"}, says: []string{"nodeagent: unknown flag: --colour"}},
-		{name: "argument", args: []string{"check", "disk"}, says: []string{`nodeagent: unknown command "disk" for "nodeagent check"`}},
-		{name: "unknown command", args: []string{"chekc"}, says: []string{`nodeagent: unknown command "chekc" for "nodeagent"`}},
+		{name: "neither socket nor file", args: []string{"status", "--socket=", "--status-file="}, code: 64, says: []string{"nodeagent: flags --socket and --status-file are both empty, so that there is nothing to ask; name what endpoints.socket or endpoints.statusFile of the agent's configuration names"}},
+		{name: "unknown flag", args: []string{"check", "--colour"}, code: 64, says: []string{"nodeagent: unknown flag: --colour"}},
+		{name: "argument", args: []string{"check", "disk"}, code: 64, says: []string{`nodeagent: unknown command "disk" for "nodeagent check"`}},
+		{name: "argument of a command that runs for ever", args: []string{"run", "extra"}, code: 64, says: []string{`nodeagent: unknown command "extra" for "nodeagent run"`}},
+		{name: "flag of a command that runs for ever", args: []string{"run", "--colour"}, code: 64, says: []string{"nodeagent: unknown flag: --colour"}},
+		{name: "too few arguments", args: []string{"config", "validate"}, code: 64, says: []string{"nodeagent: accepts 1 arg(s), received 0"}},
+		{name: "unknown command below another", args: []string{"probes", "nope"}, code: 64, says: []string{`nodeagent: unknown command "nope" for "nodeagent probes"`}},
+		{name: "unknown command below one that does something itself", args: []string{"metrics", "nope"}, code: 64, says: []string{`nodeagent: unknown command "nope" for "nodeagent metrics"`}},
+		{name: "unknown command", args: []string{"chekc"}, code: 64, says: []string{`nodeagent: unknown command "chekc" for "nodeagent"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			stdout, stderr, code := run(t, tc.args...)
-			if code != 2 || stdout != "" {
+			if code != cmp.Or(tc.code, 2) || stdout != "" {
 				t.Errorf("exit status %d, stdout %q", code, stdout)
 			}
 			if got := strings.Split(strings.TrimSpace(stderr), "\n"); !reflect.DeepEqual(got, tc.says) {

@@ -29,6 +29,7 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "nodeagent",
 		Short:         "Finds out what is wrong with this machine and says so",
+		Long:          "Finds out what is wrong with this machine and says so.\n\nExit status of every command: 64 when there is no such command, argument or flag; of others each tells.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -45,7 +46,24 @@ func newRootCommand() *cobra.Command {
 		newStatusCommand(),
 		newVersionCommand(),
 	)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return endWith{exitUsage, err} }) // of its subcommands too
+	refuseArguments(root)
 	return root
+}
+
+// refuseArguments has a command and those below it end with exitUsage for arguments that they do not take.
+func refuseArguments(cmd *cobra.Command) {
+	if takes := cmd.Args; takes != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := takes(cmd, args); err != nil {
+				return endWith{exitUsage, err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		refuseArguments(sub)
+	}
 }
 
 // execute runs the command and gives the process's exit status: that of an exitStatus or endWith error, else 2 for an

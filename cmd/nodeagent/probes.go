@@ -12,7 +12,12 @@ import (
 )
 
 func newProbesCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "probes", Short: "Tells of the checks there are"}
+	cmd := &cobra.Command{
+		Use:   "probes",
+		Short: "Tells of the checks there are",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "describe [CHECK ...]",
 		Short: "Prints what checks look at, their options and their reasons, as Markdown",

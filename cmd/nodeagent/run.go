@@ -45,7 +45,8 @@ log, on its socket and in its status file.
 It reads its configuration again when the file changes, and on SIGHUP. One that is wrong is shown and not taken: the last
 good one stays in force, also over a restart; without one the defaults hold.
 
-It ends on SIGTERM or SIGINT, with exit status 0; 64 when a flag does not exist; 2 when it cannot start, as when another agent uses the state folder.`,
+It ends on SIGTERM or SIGINT, with exit status 0; 64 when there is no such flag or argument; 2 when it cannot start, as
+when another agent uses the state folder.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			takeLittleMemory()
@@ -64,6 +65,5 @@ It ends on SIGTERM or SIGINT, with exit status 0; 64 when a flag does not exist;
 		},
 	}
 	config.AddFlags(cmd.Flags())
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return endWith{exitUsage, err} })
 	return cmd
 }

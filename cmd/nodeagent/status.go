@@ -75,23 +75,48 @@ type account struct {
 // freshFor is the age up to which a status file shows that its agent runs: it is written once a minute.
 const freshFor = 2 * time.Minute
 
-// askOrRead asks the agent, else reads its file.
+// askOrRead asks the agent, else reads its file; each only where it is named.
 func askOrRead(ctx context.Context, socket, file string) (account, error) {
+	if socket == "" && file == "" {
+		return account{}, endWith{exitUsage, errors.New("flags --socket and --status-file are both empty, so that there is nothing to ask; " +
+			"name what endpoints.socket or endpoints.statusFile of the agent's configuration names")}
+	}
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	said, asked := endpoints.Ask(ctx, socket)
-	if asked == nil {
-		return account{Status: said, current: true}, nil
+	asked := errNotAsked
+	if socket != "" {
+		var said endpoints.Status
+		if said, asked = endpoints.Ask(ctx, socket); asked == nil {
+			return account{Status: said, current: true}, nil
+		}
+		asked = fmt.Errorf("no agent answers: %w", asked)
+	}
+	if file == "" {
+		return account{}, errors.Join(asked, errors.New("flag --status-file is empty, so that no file was read"), errors.New(lookFurther))
 	}
 	said, read := endpoints.ReadFile(file)
 	if read != nil {
-		return account{}, errors.Join(fmt.Errorf("no agent answers: %w", asked), read, errors.New(lookFurther))
+		return account{}, errors.Join(asked, read, errors.New(lookFurther))
 	}
-	age := time.Since(said.SaidAt)
-	if errors.Is(asked, fs.ErrPermission) && age <= freshFor {
-		return account{Status: said, current: true, caveat: "Only root may ask the agent. This is what it last wrote, " + ago(time.Now(), said.SaidAt) + " ago."}, nil
+	return reading(said, asked, time.Now()), nil
+}
+
+// errNotAsked : there was no socket to ask at.
+var errNotAsked = errors.New("flag --socket is empty, so that no agent was asked")
+
+// reading is what an agent last wrote, and why it was not asked itself.
+func reading(said endpoints.Status, asked error, now time.Time) account {
+	a := account{Status: said, current: now.Sub(said.SaidAt) <= freshFor}
+	age := ago(now, said.SaidAt)
+	switch {
+	case errors.Is(asked, errNotAsked):
+		a.caveat = "The agent was not asked. This is what it last wrote, " + age + " ago."
+	case errors.Is(asked, fs.ErrPermission) && a.current:
+		a.caveat = "Only root may ask the agent. This is what it last wrote, " + age + " ago."
+	default:
+		a.caveat, a.current = "NO AGENT ANSWERS. This is what it last said, "+age+" ago; "+lookFurther, false
 	}
-	return account{Status: said, caveat: "NO AGENT ANSWERS. This is what it last said, " + ago(time.Now(), said.SaidAt) + " ago; " + lookFurther}, nil
+	return a
 }
 
 const lookFurther = "look further with: systemctl status nodeagent; journalctl -u nodeagent"

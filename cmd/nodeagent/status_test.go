@@ -187,11 +187,24 @@ func TestStatusWithoutAnAgent(t *testing.T) {
 	}
 	containsAll(t, out, "NO AGENT ANSWERS. This is what it last said, 3h0m ago; look further with: systemctl status nodeagent; journalctl -u nodeagent\n", "Machine        Healthy")
 
+	if _, stderr, code := status(t, "--socket=/nowhere/s", "--status-file="); code != 2 || !strings.Contains(stderr, "no agent answers") || !strings.Contains(stderr, "--status-file is empty") {
+		t.Errorf("exit status %d, %s", code, stderr)
+	}
 	out, stderr, code := status(t, "--socket=/nowhere/s", "--status-file=/nowhere/f")
 	if code != 2 || out != "" {
 		t.Errorf("exit status %d, %q", code, out)
 	}
 	containsAll(t, stderr, "no agent answers", "/nowhere/s", "/nowhere/f", "systemctl status nodeagent")
+}
+
+// An agent may be set to listen on no socket.
+func TestStatusOfAnAgentThatIsNotAsked(t *testing.T) {
+	at := serve(t, joined(), reportOf(health.OK, "OK", ""))
+	out, _, code := status(t, append(at, "--socket=")...)
+	if code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	containsAll(t, out, "The agent was not asked. This is what it last wrote, ", "Machine        Healthy")
 }
 
 func TestStatusForms(t *testing.T) {
