@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -344,6 +345,6 @@ func (w *world) dryRun(t *testing.T, name string, want readinessv1alpha1.DryRunR
 		if got == nil {
 			return false, "none"
 		}
-		return *got == want, got.Summary
+		return equality.Semantic.DeepEqual(*got, want), got.Summary
 	})
 }
