@@ -111,6 +111,22 @@ func (r *Raw) decode(_ *Decoder, key, _ string, value *yaml.Node) bool {
 	return key == r.name
 }
 
+// Rest takes every key, and has to come last: it keeps the names of the keys that no Target before it knew.
+type Rest struct{ names []string }
+
+// Others makes a Rest, for files that may have keys which mean nothing here.
+func Others() *Rest { return &Rest{} }
+
+// Names are the keys' names in the order of the file.
+func (r *Rest) Names() []string { return r.names }
+
+func (r *Rest) keys() []string { return nil }
+
+func (r *Rest) decode(_ *Decoder, key, _ string, _ *yaml.Node) bool {
+	r.names = append(r.names, printable(key))
+	return true
+}
+
 // fields takes the keys that the fields of a struct name.
 type fields struct{ value reflect.Value }
 
