@@ -1,7 +1,7 @@
 // Package events tells people what was done to their objects, as events.k8s.io/v1 Events.
 //
-// An event is never worth delaying what it is about: events wait in a queue while more urgent writes are under way, and
-// when the queue is full the oldest are dropped and counted.
+// An event is never worth delaying what it is about: events wait in a queue while more urgent writes are under way. Those
+// that say the same become one with a count while they wait, and when the queue is full the oldest are dropped and counted.
 package events
 
 import (
@@ -50,30 +50,62 @@ type Queue struct {
 	log      logr.Logger
 
 	mu      sync.Mutex
-	waiting []Event // guarded by mu
-	dropped int     // guarded by mu
-	serial  uint64  // guarded by mu
+	waiting []*entry         // guarded by mu
+	same    map[Event]*entry // guarded by mu: those waiting, by what they say
+	dropped int              // guarded by mu
+	serial  uint64           // guarded by mu
 	added   chan struct{}
+}
+
+// entry is an event that waits, and how often the same happened since.
+type entry struct {
+	Event
+	count int32
+	last  time.Time
+}
+
+// what is the event without its time.
+func (e Event) what() Event {
+	e.At = time.Time{}
+	return e
 }
 
 // NewQueue returns a queue that writes through c as the given instance of the controller, and waits while busy.
 func NewQueue(c client.Client, instance string, busy func() bool, log logr.Logger) *Queue {
-	return &Queue{client: c, instance: instance, busy: busy, log: log, added: make(chan struct{}, 1)}
+	return &Queue{client: c, instance: instance, busy: busy, log: log, same: map[Event]*entry{}, added: make(chan struct{}, 1)}
 }
 
 // Add queues an event. It never blocks.
 func (q *Queue) Add(e Event) {
-	q.mu.Lock()
-	if len(q.waiting) == capacity {
-		q.waiting = q.waiting[1:]
-		q.dropped++
-	}
-	q.waiting = append(q.waiting, e)
-	q.mu.Unlock()
+	q.queue(e)
 	select {
 	case q.added <- struct{}{}:
 	default:
 	}
+}
+
+func (q *Queue) queue(e Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if waits := q.same[e.what()]; waits != nil {
+		waits.count, waits.last = waits.count+1, e.At
+		return
+	}
+	if len(q.waiting) == capacity {
+		q.next()
+		q.dropped++
+	}
+	waits := &entry{Event: e, count: 1, last: e.At}
+	q.waiting, q.same[e.what()] = append(q.waiting, waits), waits
+}
+
+// next takes the oldest entry. The caller holds mu, and has seen that there is one.
+func (q *Queue) next() *entry {
+	e := q.waiting[0]
+	q.waiting[0] = nil
+	q.waiting = q.waiting[1:]
+	delete(q.same, e.what())
+	return e
 }
 
 // NeedLeaderElection : who writes nothing has nothing to tell.
@@ -99,7 +131,7 @@ func (q *Queue) Start(ctx context.Context) error {
 	return nil
 }
 
-func (q *Queue) take() (Event, uint64, bool) {
+func (q *Queue) take() (*entry, uint64, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.dropped > 0 {
@@ -108,12 +140,10 @@ func (q *Queue) take() (Event, uint64, bool) {
 	}
 	if len(q.waiting) == 0 {
 		q.waiting = nil
-		return Event{}, 0, false
+		return nil, 0, false
 	}
-	e := q.waiting[0]
-	q.waiting = q.waiting[1:]
 	q.serial++
-	return e, q.serial, true
+	return q.next(), q.serial, true
 }
 
 // giveWay waits until no urgent write is under way, or patience is over.
@@ -130,12 +160,16 @@ func (q *Queue) giveWay(ctx context.Context) {
 	}
 }
 
-func (q *Queue) write(ctx context.Context, e Event, serial uint64) error {
+func (q *Queue) write(ctx context.Context, e *entry, serial uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	note := e.Note
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote], "")
+	}
+	var series *eventsv1.EventSeries
+	if e.count > 1 {
+		series = &eventsv1.EventSeries{Count: e.count, LastObservedTime: metav1.NewMicroTime(e.last)}
 	}
 	return q.client.Create(ctx, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
@@ -143,6 +177,7 @@ func (q *Queue) write(ctx context.Context, e Event, serial uint64) error {
 			Name:      fmt.Sprintf("%s.%x.%x", e.Regarding.Name, e.At.UnixNano(), serial),
 		},
 		EventTime:           metav1.NewMicroTime(e.At),
+		Series:              series,
 		ReportingController: "fettle.dev/controller",
 		ReportingInstance:   q.instance,
 		Action:              e.Action,

@@ -16,12 +16,14 @@ import (
 // writes takes what a queue writes. That the API server takes it too is tested in internal/controller.
 type writes struct {
 	client.Client
-	notes []string
-	at    []time.Time
+	notes  []string
+	at     []time.Time
+	series []*eventsv1.EventSeries
 }
 
 func (w *writes) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
-	w.notes, w.at = append(w.notes, obj.(*eventsv1.Event).Note), append(w.at, time.Now())
+	e := obj.(*eventsv1.Event)
+	w.notes, w.at, w.series = append(w.notes, e.Note), append(w.at, time.Now()), append(w.series, e.Series)
 	return nil
 }
 
@@ -68,4 +70,42 @@ func TestTheOldestEventsAreDroppedWhenTooManyWait(t *testing.T) {
 	if !ok || first.Note != "5" || len(q.waiting) != capacity-1 {
 		t.Errorf("first %s of %d", first.Note, len(q.waiting)+1)
 	}
+}
+
+func TestWhatIsSaidAgainWhileItWaitsBecomesOneEventWithACount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w writes
+		q := NewQueue(&w, "test", func() bool { return false }, logr.Discard())
+		for range 3 {
+			q.Add(event("held"))
+			q.Add(event("let go"))
+			time.Sleep(time.Second)
+		}
+		q.Add(event("once"))
+		last := time.Now().Add(-time.Second)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- q.Start(ctx) }()
+		synctest.Wait()
+		if fmt.Sprint(w.notes) != "[held let go once]" {
+			t.Fatalf("written: %q", w.notes)
+		}
+		for i, count := range []int32{3, 3} {
+			if s := w.series[i]; s == nil || s.Count != count || !s.LastObservedTime.Time.Equal(last) {
+				t.Errorf("series of %q: %+v", w.notes[i], s)
+			}
+		}
+		if w.series[2] != nil {
+			t.Errorf("an event that happened once has a series: %+v", w.series[2])
+		}
+		q.Add(event("held"))
+		synctest.Wait()
+		if len(w.notes) != 4 || w.series[3] != nil {
+			t.Errorf("after it was written it is another event: %q, %+v", w.notes, w.series)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
