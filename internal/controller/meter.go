@@ -16,8 +16,8 @@ import (
 	"github.com/fettle-dev/fettle/internal/taints"
 )
 
-// show lets the metrics read the state of the cluster from the caches.
-func (n *nodes) show(elected <-chan struct{}) {
+// show lets the metrics read the state of the cluster from the caches, which are synced where we lead.
+func (n *nodes) show(ctx context.Context, elected <-chan struct{}) {
 	n.metrics.Show(metrics.Cluster{
 		Leading: func() bool {
 			select {
@@ -29,8 +29,6 @@ func (n *nodes) show(elected <-chan struct{}) {
 		},
 		Rules: func() []readinessv1alpha1.NodeReadinessRule {
 			var list readinessv1alpha1.NodeReadinessRuleList
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second) // an unsynced cache would wait
-			defer cancel()
 			if n.cache.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
 				return nil
 			}

@@ -169,7 +169,7 @@ func (s *setup) addParts(ctx context.Context) error {
 		Leases: informers[1], Hosts: informers[2], Live: s.mgr.GetAPIReader(), Limits: s.o.limits(),
 		Changed: n.enqueue, Log: s.o.Log.WithName("liveness"),
 	})
-	n.show(s.mgr.Elected())
+	n.show(ctx, s.mgr.Elected())
 	if err := n.start(s.mgr, s.o.Concurrency); err != nil {
 		return err
 	}
