@@ -41,9 +41,13 @@ type world struct {
 	asController string // kubeconfig
 }
 
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB, changes ...func(*controlplane.Options)) *world {
 	t.Helper()
-	c := controlplane.ForTest(t, controlplane.Options{ControllerManager: true, Audit: true})
+	options := controlplane.Options{ControllerManager: true, Audit: true}
+	for _, change := range changes {
+		change(&options)
+	}
+	c := controlplane.ForTest(t, options)
 	if err := c.Apply(t.Context(), "../../deploy/crds", "../../deploy/controller/00-namespaces.yaml", "../../deploy/controller/10-rights.yaml"); err != nil {
 		t.Fatal(err)
 	}
