@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"sync"
@@ -145,12 +146,9 @@ func (p *parts) credential() *endpoints.Credential {
 	if !s.Renews && s.Why == nil {
 		return nil
 	}
-	c := &endpoints.Credential{ExpiresAt: s.ExpiresAt, Renews: s.Renews, RenewAt: s.RenewAt, RenewedAt: s.LastRenewal, Fault: s.Refused}
+	c := &endpoints.Credential{ExpiresAt: s.ExpiresAt, Renews: s.Renews, RenewAt: s.RenewAt, RenewedAt: s.LastRenewal, Fault: cmp.Or(s.Refused, s.Foreign, s.LastError)}
 	if s.Why != nil {
 		c.Detail = s.Why.Error()
-	}
-	if c.Fault == "" {
-		c.Fault = s.LastError
 	}
 	return c
 }

@@ -37,19 +37,19 @@ func apiServer(ctx context.Context, o Options, host *hostfs.Root) []Finding {
 		reachable.OK, reachable.Detail = false, err.Error()
 		return []Finding{reachable}
 	}
-	return append([]Finding{reachable, ownToken(renewer.Status(), o.NodeName)}, asks.rights(ctx, o.NodeName, renewer)...)
+	return append([]Finding{reachable, ownToken(renewer.Status())}, asks.rights(ctx, o.NodeName, renewer)...)
 }
 
 func userAgentOf(o Options) string { return "fettle-nodeagent/" + o.Version + " (preflight)" }
 
 // ownToken says how long the agent's identity lasts, and who renews it.
-func ownToken(s credential.Status, node string) Finding {
+func ownToken(s credential.Status) Finding {
 	f := Finding{Need: "own identity"}
 	switch {
 	case s.Refused != "":
 		f.Detail = s.Refused
-	case s.Renews && s.Node != node:
-		f.Detail = fmt.Sprintf("the token is bound to node %s, and the agent speaks for %s; the API server will refuse what it writes", s.Node, node)
+	case s.Foreign != "":
+		f.Detail = s.Foreign
 	case s.Renews:
 		f.OK, f.Detail = true, fmt.Sprintf("a token that is bound to node %s, expires at %s and is renewed by the agent", s.Node, s.ExpiresAt.UTC().Format("2006-01-02 15:04 MST"))
 	case errors.Is(s.Why, credential.ErrPodToken):

@@ -76,7 +76,7 @@ func TestPreflightInACluster(t *testing.T) {
 	})
 	t.Run("an agent with a token of another node", func(t *testing.T) {
 		f := ask(t, other)
-		want(t, f, "own identity", false, "bound to node other, and the agent speaks for ours")
+		want(t, f, "own identity", false, "bound to node other and the agent speaks for node ours")
 		for _, need := range []string{"write the lease", "write the host's status", "write the node's conditions", "write events"} {
 			want(t, f, need, false, "the agent of node other may not write")
 		}

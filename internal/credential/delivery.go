@@ -86,15 +86,25 @@ func (r *Renewer) deliver(d delivery) error {
 		chosen = r.renewed
 	}
 	r.use(chosen)
-	if r.o.Node != "" && claims.Node != r.o.Node {
-		r.o.Log.Warn("the agent's token is bound to another node than the agent speaks for, so the API server will refuse what it writes",
-			"tokenOf", claims.Node, "node", r.o.Node)
+	if r.status.Foreign != "" {
+		r.o.Log.Error(r.status.Foreign, "tokenOf", claims.Node, "node", r.o.Node)
 	}
 	if now.After(chosen.claims.Expires) {
 		r.o.Log.Warn("by this machine's clock the agent's token has expired; it is tried all the same. If the API server refuses it, "+
 			chosen.claims.advice(), "expiredAt", chosen.claims.Expires)
 	}
 	return nil
+}
+
+// foreign says what is wrong with a token of that holder for an agent of node; empty: nothing is.
+func foreign(h Holder, node string) string {
+	if node == "" || h.Node == node {
+		return ""
+	}
+	wanted := h
+	wanted.Node = node
+	return fmt.Sprintf("the agent's token is bound to node %s and the agent speaks for node %s, so the API server refuses what it writes; "+
+		"correct nodeName and restart the agent, or %s", h.Node, node, wanted.advice())
 }
 
 // inUse is the token to authenticate by now. It looks for a newly delivered one now and then.

@@ -24,7 +24,7 @@ type Requester interface {
 type Options struct {
 	// StateDir keeps the newest token over restarts. Empty: none does.
 	StateDir string
-	// Node is the node that the agent speaks for. A token of another is used, and warned of.
+	// Node is the node that the agent speaks for. A token of another is used, and said to be; see Status.Foreign.
 	Node string
 	Log  *slog.Logger
 	// Now is time.Now when nil, Spread, which gives numbers in [0, 1), a source of chance.
@@ -69,6 +69,9 @@ type Status struct {
 	LastRenewal time.Time
 	// LastError is why the last try to renew failed; empty when it did not.
 	LastError string
+	// Foreign says that the token in use is bound to another node than the agent speaks for, and what to do. Empty: it is
+	// bound to this one.
+	Foreign string
 	// Refused says that the API server does not take the token in use, and what to do. Empty: it takes it, or was not
 	// asked.
 	Refused string
@@ -223,6 +226,7 @@ func (r *Renewer) took(from, got *token) {
 func (r *Renewer) use(t *token) {
 	r.current, r.failures, r.complaint = t, 0, ""
 	r.status.Renews, r.status.Why, r.status.Refused, r.status.Node = true, nil, "", t.claims.Node
+	r.status.Foreign = foreign(t.claims.Holder, r.o.Node)
 	r.status.ExpiresAt, r.status.RenewAt = t.claims.Expires, t.due.Round(0)
 	select {
 	case r.due <- struct{}{}:
