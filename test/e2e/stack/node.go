@@ -45,6 +45,10 @@ ProtectKernelTunables=no
 ProtectControlGroups=no
 `
 
+// environment is the unit's nodeagent.env. Machines share the network of whatever runs the test, and whether its gateways
+// answer, of IPv6 too, is not what is tested.
+const environment = "FETTLE_CHECKS_DEFAULT_ROUTE_SEVERITY=info\n"
+
 // debianPlugins is where Debian puts CNI plugins.
 const debianPlugins = "/usr/lib/cni"
 
@@ -77,6 +81,7 @@ func (s *Stack) startNode(ctx, starting context.Context, name string) (*Node, er
 		},
 		Files: []machines.File{
 			{Path: AgentConfigPath, Text: "nodeName: " + name + "\nkubeconfig: " + KubeconfigPath + "\n" + s.opts.AgentConfig},
+			{Path: "/etc/fettle/nodeagent.env", Text: environment},
 			{Path: CNIConfigPath, Text: CNIConfig},
 		},
 	})
