@@ -33,6 +33,7 @@ type nodes struct {
 	writer   *nodewriter.Writer
 	rules    *readiness.Rules
 	failures *readiness.Failures
+	memory   *readiness.Memory
 	status   *readiness.Status
 	events   *events.Queue
 	agents   *watch.Watch
@@ -58,12 +59,20 @@ func (n *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		return reconcile.Result{}, nil
 	}
 	node, spell, silenceErr := n.silence(ctx, node, host)
-	node, taintErr := n.taint(ctx, node, since)
+	node, due, taintErr := n.taint(ctx, node, n.agentOf(node, host), since)
 	hostErr := n.tendHost(ctx, node, host, spell)
 	if overtaken(silenceErr) || overtaken(hostErr) {
 		return reconcile.Result{RequeueAfter: overtakenPause}, taintErr
 	}
-	return reconcile.Result{RequeueAfter: spell.again}, errors.Join(silenceErr, taintErr, hostErr)
+	return reconcile.Result{RequeueAfter: earlier(spell.again, due)}, errors.Join(silenceErr, taintErr, hostErr)
+}
+
+// earlier gives the shorter of two waits, of which those of 0 never end.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // overtakenPause gives the cache time to show what overtook us.
@@ -93,19 +102,37 @@ func (n *nodes) forget(name string) {
 	n.writer.Forget(name)
 	n.failures.Clear(name)
 	n.spells.end(name)
+	n.enqueueAll(n.memory.Forget(name))
 }
 
-// taint writes what the rules want on the node, on account of an event that arrived at since; zero for none.
-func (n *nodes) taint(ctx context.Context, node *corev1.Node, since time.Time) (*corev1.Node, error) {
+// agentOf gives what rules have to know of the node's agent.
+func (n *nodes) agentOf(node *corev1.Node, host *fettlev1alpha1.Host) taints.Agent {
+	var agent taints.Agent
+	if !hosts.Of(host, node) {
+		return agent
+	}
+	if verdict := n.agents.Verdict(node.Name, host.UID); verdict.State.Quiet() {
+		agent.QuietSince = verdict.Since
+	}
+	if host.Status.Agent != nil {
+		agent.BootID = host.Status.Agent.BootID
+	}
+	return agent
+}
+
+// taint writes what the rules want on the node, on account of an event that arrived at since; zero for none. again is when
+// to look at the node again though nothing happens; 0 for never.
+func (n *nodes) taint(ctx context.Context, node *corev1.Node, agent taints.Agent, since time.Time) (_ *corev1.Node, again time.Duration, _ error) {
 	rules, err := n.rules.Current(ctx)
 	if err != nil {
-		return node, err
+		return node, 0, err
 	}
 	var decision taints.Decision
 	written, err := n.writer.Write(ctx, node, func(node *corev1.Node) nodewriter.Change {
-		decision = taints.Decide(node, rules, time.Now())
+		decision = taints.Decide(node, rules, n.memory.Look(node, rules, agent, time.Now()))
 		return nodewriter.Change{Taints: decision.Taints, TaintsChanged: decision.TaintsChanged, Annotations: decision.Annotations}
 	})
+	n.enqueueAll(n.memory.Settle(written, rules, decision))
 	if err != nil {
 		if ctx.Err() == nil {
 			owed := concerned(node, decision, rules)
@@ -113,7 +140,7 @@ func (n *nodes) taint(ctx context.Context, node *corev1.Node, since time.Time) (
 			n.countFailure(err, owed, rules)
 		}
 		n.arrivals.putBack(node.Name, since)
-		return written, err
+		return written, 0, err
 	}
 	n.failures.Clear(node.Name)
 	n.countWrite(ctx, node, decision, rules, since)
@@ -121,7 +148,10 @@ func (n *nodes) taint(ctx context.Context, node *corev1.Node, since time.Time) (
 		n.log.V(1).Info(e.Note, "node", node.Name)
 		n.events.Add(e)
 	}
-	return written, nil
+	if !decision.Due.IsZero() {
+		again = max(time.Until(decision.Due), time.Millisecond)
+	}
+	return written, again, nil
 }
 
 // concerned gives the rules on whose account a decision was to be written.

@@ -116,7 +116,7 @@ func TestRules(t *testing.T) {
 		w.rule(t, "edited", "edited")
 		w.tainted(t, "edited", "r.example.com/edited=pending:NoSchedule")
 		versions := w.versions(t, "edited")
-		w.editRule(t, "edited", func(r *rule) { r.Spec.Taint.Key, r.Spec.Taint.Effect = "r.example.com/moved", "NoExecute" })
+		w.editRule(t, "edited", func(r *rule) { r.Spec.Taint.Key, r.Spec.Taint.Effect, r.Spec.AllowEviction = "r.example.com/moved", "NoExecute", true })
 		seen := until(t, versions, "the new taint", taintedWith("moved"))
 		for _, n := range seen[:len(seen)-1] {
 			if !taintedWith("r.example.com/edited")(n) {

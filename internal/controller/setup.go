@@ -154,15 +154,16 @@ func (s *setup) addParts(ctx context.Context) error {
 	s.informers.Store(&informers)
 
 	writer := nodewriter.New(c, s.mgr.GetAPIReader())
-	rules, failures := readiness.NewRules(caches), &readiness.Failures{}
-	status := readiness.NewStatus(caches, c, rules, failures, s.o.Log.WithName("status"))
+	memory, failures := &readiness.Memory{}, &readiness.Failures{}
+	rules := readiness.NewRules(caches, memory)
+	status := readiness.NewStatus(caches, c, rules, failures, memory, s.o.Log.WithName("status"))
 	instance, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("find the name of this machine: %w", err)
 	}
 	queue := events.NewQueue(c, instance, writer.Busy, s.o.Log.WithName("events"))
 	n := &nodes{
-		cache: caches, client: c, live: s.mgr.GetAPIReader(), writer: writer, rules: rules, failures: failures,
+		cache: caches, client: c, live: s.mgr.GetAPIReader(), writer: writer, rules: rules, failures: failures, memory: memory,
 		status: status, events: queue, metrics: s.metrics, grace: s.o.HostLifecycleGracePeriod, log: s.o.Log.WithName("nodes"),
 	}
 	n.agents = watch.New(watch.Options{

@@ -49,7 +49,10 @@ func (n *nodes) start(mgr manager.Manager, concurrency int) error {
 	for _, s := range []source.Source{
 		source.Func(func(_ context.Context, queue queueOf) error { n.queue.Store(&queue); return nil }),
 		source.Kind(n.cache, &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{},
-			predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool { return matters(e.ObjectOld, e.ObjectNew) }}),
+			predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+				revived := n.hear(e.ObjectNew)
+				return revived || matters(e.ObjectOld, e.ObjectNew)
+			}}),
 		source.Kind(n.cache, &fettlev1alpha1.Host{}, &handler.TypedEnqueueRequestForObject[*fettlev1alpha1.Host]{},
 			predicate.TypedFuncs[*fettlev1alpha1.Host]{UpdateFunc: func(e event.TypedUpdateEvent[*fettlev1alpha1.Host]) bool {
 				return hostMatters(e.ObjectOld, e.ObjectNew)
@@ -75,6 +78,12 @@ func (n *nodes) enqueue(node string) {
 	}
 }
 
+func (n *nodes) enqueueAll(nodes []string) {
+	for _, node := range nodes {
+		n.enqueue(node)
+	}
+}
+
 // rulesChanged takes over the rules as the cache has them, and looks at all nodes if that changes anything for them: what
 // a rule selected before is nowhere but on the nodes.
 func (n *nodes) rulesChanged(ctx context.Context, queue queueOf) {
@@ -92,12 +101,21 @@ func (n *nodes) rulesChanged(ctx context.Context, queue queueOf) {
 	}
 }
 
-// matters reports whether a decision could come out differently. Trimmed nodes hold little else.
+// hear takes in the signs of life that reporters of the node's conditions give. It reports whether that changes anything.
+func (n *nodes) hear(node *corev1.Node) (revived bool) {
+	rules := n.rules.Loaded()
+	return rules != nil && n.memory.Hear(node, rules, time.Now())
+}
+
+// matters reports whether a decision could come out differently. Heartbeats alone change none.
 func matters(before, after *corev1.Node) bool {
 	return before.UID != after.UID ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-		!slices.Equal(before.Status.Conditions, after.Status.Conditions) ||
+		before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
+		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b corev1.NodeCondition) bool {
+			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+		}) ||
 		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 		!maps.Equal(before.Labels, after.Labels) ||
 		!maps.Equal(before.Annotations, after.Annotations)
@@ -109,5 +127,14 @@ func hostMatters(before, after *fettlev1alpha1.Host) bool {
 	return before.UID != after.UID ||
 		before.Spec != after.Spec ||
 		hosts.IsUnknown(before) != hosts.IsUnknown(after) ||
+		bootOf(before) != bootOf(after) ||
 		!slices.Equal(before.Status.ConditionTypes, after.Status.ConditionTypes)
+}
+
+// bootOf is the boot that the Host's agent reported from last.
+func bootOf(host *fettlev1alpha1.Host) string {
+	if host.Status.Agent == nil {
+		return ""
+	}
+	return host.Status.Agent.BootID
 }

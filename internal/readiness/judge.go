@@ -35,6 +35,7 @@ type subject struct {
 	// was is the status as last written.
 	was      readinessv1alpha1.NodeReadinessRuleStatus
 	failures *Failures
+	memory   *Memory
 }
 
 // judge computes the status of a rule from all nodes, sorted by name. Times in it change only with what they are about.
@@ -44,7 +45,7 @@ func (s subject) judge(nodes []*corev1.Node, now time.Time) readinessv1alpha1.No
 		Nodes:              &readinessv1alpha1.NodeCounts{},
 		Conditions:         slices.Clone(s.was.Conditions),
 	}
-	preview := newPreview(s)
+	preview := newPreview(s, now)
 	applied := int32(0)
 	appliedRoom, failedRoom, evaluationRoom := room{maxNodes, maxAppliedBytes}, room{maxNodes, maxFailedBytes}, room{maxNodes, maxEvaluationBytes}
 	for _, node := range nodes {
@@ -60,7 +61,7 @@ func (s subject) judge(nodes []*corev1.Node, now time.Time) readinessv1alpha1.No
 				status.FailedNodes = append(status.FailedNodes, f)
 			}
 		}
-		held := !s.compiled.Completed(node) && !s.compiled.Fulfilled(node)
+		held := !s.compiled.Completed(node) && !s.compiled.Fulfilled(node, s.memory.View(node, now))
 		if held {
 			status.Nodes.Held++
 			if !evaluationRoom.full() {
@@ -86,23 +87,17 @@ func (s subject) judge(nodes []*corev1.Node, now time.Time) readinessv1alpha1.No
 
 // applied reports whether the node is as this rule wants it: held and owned by the rule, or not owned by it.
 func (s subject) applied(node *corev1.Node, held bool) bool {
-	return taints.ReadRecord(node).Names(s.compiled.UID) == held && (!held || s.tainted(node))
-}
-
-func (s subject) tainted(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == s.compiled.Taint.Key && t.Effect == s.compiled.Taint.Effect
-	})
+	return taints.ReadRecord(node).Names(s.compiled.UID) == held && (!held || s.compiled.Tainted(node))
 }
 
 func (s subject) evaluation(node *corev1.Node, now time.Time) readinessv1alpha1.NodeEvaluation {
 	e := readinessv1alpha1.NodeEvaluation{
 		NodeName:           node.Name,
-		ConditionResults:   s.compiled.Results(node),
+		ConditionResults:   s.compiled.Results(node, s.memory.View(node, now)),
 		TaintStatus:        readinessv1alpha1.TaintAbsent,
 		LastEvaluationTime: metav1.Time{Time: now.Truncate(time.Second)},
 	}
-	if s.tainted(node) {
+	if s.compiled.Tainted(node) {
 		e.TaintStatus = readinessv1alpha1.TaintPresent
 	}
 	for _, was := range s.was.NodeEvaluations {

@@ -39,7 +39,7 @@ func ruleOf(conditions ...string) *readinessv1alpha1.NodeReadinessRule {
 func subjectOf(t *testing.T, r *readinessv1alpha1.NodeReadinessRule) subject {
 	t.Helper()
 	compiled, err := taints.Compile(r)
-	return subject{api: r, compiled: compiled, fault: err, rules: taints.NewRules(compiled), was: r.Status, failures: &Failures{}}
+	return subject{api: r, compiled: compiled, fault: err, rules: taints.NewRules(compiled), was: r.Status, failures: &Failures{}, memory: &Memory{}}
 }
 
 func nodeNamed(name string, status corev1.ConditionStatus) *corev1.Node {
@@ -52,7 +52,7 @@ func nodeNamed(name string, status corev1.ConditionStatus) *corev1.Node {
 
 // decided gives the node after the rules were applied to it.
 func decided(n *corev1.Node, rules *taints.Rules) *corev1.Node {
-	d := taints.Decide(n, rules, noon)
+	d := taints.Decide(n, rules, taints.Seen{Now: noon})
 	n = n.DeepCopy()
 	n.Spec.Taints = d.Taints
 	for key, value := range d.Annotations {
@@ -207,7 +207,7 @@ func BenchmarkJudge5000Nodes(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := subject{api: ruleOf("A"), compiled: compiled, rules: taints.NewRules(compiled), failures: &Failures{}}
+	s := subject{api: ruleOf("A"), compiled: compiled, rules: taints.NewRules(compiled), failures: &Failures{}, memory: &Memory{}}
 	var nodes []*corev1.Node
 	for i := range 5000 {
 		nodes = append(nodes, decided(nodeNamed(fmt.Sprintf("n%04d", i), "True"), s.rules))

@@ -18,6 +18,8 @@ import (
 type preview struct {
 	is, would    *taints.Rules
 	rule         *taints.Rule
+	memory       *Memory
+	now          time.Time
 	adds, drops  []string            // nodes
 	missing      map[string][]string // nodes by missing condition type
 	risky        int32
@@ -26,11 +28,11 @@ type preview struct {
 	removedTaint int32
 }
 
-func newPreview(s subject) *preview {
+func newPreview(s subject, now time.Time) *preview {
 	if !s.api.Spec.DryRun || s.fault != nil {
 		return nil
 	}
-	return &preview{is: s.rules, would: s.rules.Enforcing(s.compiled.UID), rule: s.compiled, missing: map[string][]string{}}
+	return &preview{is: s.rules, would: s.rules.Enforcing(s.compiled.UID), rule: s.compiled, memory: s.memory, now: now, missing: map[string][]string{}}
 }
 
 // left looks at a node that the rule does not select: it may own a taint there from before, and would give it up.
@@ -46,7 +48,7 @@ func (p *preview) selected(node *corev1.Node) {
 	}
 	p.compare(node)
 	lacks := false
-	for _, result := range p.rule.Results(node) {
+	for _, result := range p.rule.Results(node, p.memory.View(node, p.now)) {
 		if result.Missing {
 			lacks = true
 			p.missing[result.Type] = append(p.missing[result.Type], node.Name)
@@ -58,7 +60,8 @@ func (p *preview) selected(node *corev1.Node) {
 }
 
 func (p *preview) compare(node *corev1.Node) {
-	is, would := after(node, p.is), after(node, p.would)
+	seen := p.memory.View(node, p.now)
+	is, would := after(node, p.is, seen), after(node, p.would, seen)
 	added, removed := len(minus(would, is)), len(minus(is, would))
 	if added > 0 {
 		p.adds = append(p.adds, node.Name)
@@ -74,8 +77,8 @@ func (p *preview) compare(node *corev1.Node) {
 }
 
 // after gives the taints that a node has once a set of rules was applied.
-func after(node *corev1.Node, rules *taints.Rules) []corev1.Taint {
-	return taints.Decide(node, rules, time.Time{}).Taints
+func after(node *corev1.Node, rules *taints.Rules, seen taints.Seen) []corev1.Taint {
+	return taints.Decide(node, rules, seen).Taints
 }
 
 // minus gives the taints of a that b lacks, by key and effect.

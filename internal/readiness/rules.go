@@ -16,6 +16,7 @@ import (
 // Rules holds the compiled rules of the cluster. It may be used concurrently.
 type Rules struct {
 	cache   client.Reader
+	memory  *Memory
 	current atomic.Pointer[compiledRules]
 	reload  sync.Mutex
 }
@@ -35,8 +36,10 @@ type compiledRule struct {
 	fault error
 }
 
-// NewRules returns Rules that are read from a cache.
-func NewRules(cache client.Reader) *Rules { return &Rules{cache: cache} }
+// NewRules returns Rules that are read from a cache, and known to memory before anything is decided by them.
+func NewRules(cache client.Reader, memory *Memory) *Rules {
+	return &Rules{cache: cache, memory: memory}
+}
 
 // Current returns the rules as of the last Reload, reading them first if there was none. The cache answers only once it
 // is synced, so nothing is ever decided from a part of the rules.
@@ -48,6 +51,14 @@ func (r *Rules) Current(ctx context.Context) (*taints.Rules, error) {
 		return nil, err
 	}
 	return r.current.Load().set, nil
+}
+
+// Loaded returns the rules as of the last Reload, or nil before the first.
+func (r *Rules) Loaded() *taints.Rules {
+	if c := r.current.Load(); c != nil {
+		return c.set
+	}
+	return nil
 }
 
 // Reload reads all rules from the cache, compiles those that changed, and reports whether any did.
@@ -79,6 +90,11 @@ func (r *Rules) Reload(ctx context.Context) (changed bool, err error) {
 	}
 	if changed = changed || len(is.byUID) != len(was.byUID); changed {
 		is.set = taints.NewRules(live...)
+		nodes, err := listNodes(ctx, r.cache)
+		if err != nil {
+			return false, err
+		}
+		r.memory.Rebuild(is.set, nodes)
 		r.current.Store(is)
 	}
 	return changed, nil

@@ -41,6 +41,7 @@ type Status struct {
 	Client   client.Client
 	Rules    *Rules
 	Failures *Failures
+	Memory   *Memory
 	// Checks look at the rules themselves. They must be there before Start.
 	Checks []Check
 	Log    logr.Logger
@@ -53,8 +54,8 @@ type Status struct {
 }
 
 // NewStatus returns a Status with nothing to do yet.
-func NewStatus(cache client.Reader, c client.Client, rules *Rules, failures *Failures, log logr.Logger) *Status {
-	return &Status{Cache: cache, Client: c, Rules: rules, Failures: failures, Log: log,
+func NewStatus(cache client.Reader, c client.Client, rules *Rules, failures *Failures, memory *Memory, log logr.Logger) *Status {
+	return &Status{Cache: cache, Client: c, Rules: rules, Failures: failures, Memory: memory, Log: log,
 		wake: make(chan struct{}, 1), written: map[types.UID]*readinessv1alpha1.NodeReadinessRule{}}
 }
 
@@ -103,7 +104,7 @@ func (s *Status) pass(ctx context.Context, now time.Time) error {
 	if err := s.Cache.List(ctx, &rules, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list rules: %w", err)
 	}
-	nodes, err := s.nodes(ctx)
+	nodes, err := listNodes(ctx, s.Cache)
 	if err != nil {
 		return err
 	}
@@ -124,9 +125,10 @@ func (s *Status) pass(ctx context.Context, now time.Time) error {
 	return errors.Join(faults...)
 }
 
-func (s *Status) nodes(ctx context.Context) ([]*corev1.Node, error) {
+// listNodes gives all nodes by name.
+func listNodes(ctx context.Context, from client.Reader) ([]*corev1.Node, error) {
 	var list corev1.NodeList
-	if err := s.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	nodes := make([]*corev1.Node, 0, len(list.Items))
@@ -147,7 +149,7 @@ func (s *Status) one(ctx context.Context, rule *readinessv1alpha1.NodeReadinessR
 		return s.release(ctx, rule, nodes)
 	}
 	began := time.Now()
-	status := subject{api: rule, compiled: c.rule, fault: c.fault, rules: set, was: rule.Status, failures: s.Failures}.judge(nodes, now)
+	status := subject{api: rule, compiled: c.rule, fault: c.fault, rules: set, was: rule.Status, failures: s.Failures, memory: s.Memory}.judge(nodes, now)
 	s.judging += time.Since(began)
 	if equality.Semantic.DeepEqual(status, rule.Status) {
 		return nil

@@ -1,16 +1,12 @@
 package taints
 
 import (
-	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 )
 
 // Decision is what has to change on a node. Its parts belong into one write.
@@ -22,6 +18,11 @@ type Decision struct {
 	Annotations map[string]*string
 	// Changes tell what happens to single taints, by key and effect.
 	Changes []Change
+	// Spared are the rules that the node does not fulfil and that leave it as it is, since they hold as many nodes as they
+	// may.
+	Spared []types.UID
+	// Due is when to decide again though nothing is observed; zero for never.
+	Due time.Time
 }
 
 // Empty reports whether the node is as it should be.
@@ -53,25 +54,37 @@ type claim struct {
 	releasing []*Rule // fulfilled
 }
 
-// Decide computes the taints, the ownership record and the bootstrap markers that the rules want on a node. It reads the
-// node's labels, annotations, taints and conditions. now stamps NoExecute taints that are added.
+// said is what the rules that select a node say together.
+type said struct {
+	claims map[ID]claim
+	judged []types.UID
+	// marking are the live bootstrap-only rules, and passed says which of them the node fulfils now.
+	marking []*Rule
+	passed  map[types.UID]bool
+	spared  []types.UID
+	due     time.Time
+}
+
+// Decide computes the taints, the ownership record and the markers that the rules want on a node. It reads the node's
+// labels, annotations, taints, conditions and boot ID, and what was seen of it.
 //
-// A taint that a live rule names and whose rule selects the node is there if and only if one such rule is not fulfilled.
-// A taint that the record knows and no live rule of the node names any more is removed, unless a frozen rule owns it.
-// Every other taint is foreign and stays as it is.
-func Decide(node *corev1.Node, rules *Rules, now time.Time) Decision {
-	claims, completed := collect(node, rules)
+// A taint that a live rule names and whose rule selects the node is there if any such rule is not fulfilled: where rules
+// disagree, holding wins, and the value is that of the first rule by name of those that hold. Else it is absent. A rule at
+// its bound of nodes says nothing about further ones. A taint that the record knows and no live rule of the node names any
+// more is removed, unless a frozen rule owns it. Every other taint is foreign and stays as it is.
+func Decide(node *corev1.Node, rules *Rules, seen Seen) Decision {
+	says := collect(node, rules, seen)
 	was := ReadRecord(node)
 	record := Record{}
-	next := Decision{Taints: slices.Clone(node.Spec.Taints)}
+	next := Decision{Taints: slices.Clone(node.Spec.Taints), Spared: says.spared, Due: says.due}
 
-	for _, id := range union(claims, was) {
-		c := claims[id]
+	for _, id := range union(says.claims, was) {
+		c := says.claims[id]
 		frozen := frozenOwners(was[id], rules)
 		at := slices.IndexFunc(next.Taints, func(t corev1.Taint) bool { return idOf(t) == id })
 		switch {
 		case len(c.holding) > 0:
-			next.hold(id, c.holding, at, was, now)
+			next.hold(id, c.holding, at, was, seen.Now)
 			record[id] = append(uids(c.holding), frozen...)
 		case at < 0: // gone, and nobody wants it
 		case len(frozen) > 0:
@@ -86,35 +99,49 @@ func Decide(node *corev1.Node, rules *Rules, now time.Time) Decision {
 			next.Changes = append(next.Changes, Change{Action: Removed, Taint: id, Rules: let})
 		}
 	}
-	next.annotate(node, record, completed, rules)
+	next.annotate(node, record, says, rules)
 	return next
 }
 
-// collect asks every live rule that selects the node, and gives the bootstrap-only rules that this node now passes.
-func collect(node *corev1.Node, rules *Rules) (map[ID]claim, []*Rule) {
-	claims := map[ID]claim{}
-	var completed []*Rule
-	for _, rule := range rules.byName {
-		if rule.Frozen || !rule.Selects(node) || rule.Completed(node) {
+// collect asks every live rule that selects the node.
+func collect(node *corev1.Node, rules *Rules, seen Seen) said {
+	says := said{claims: map[ID]claim{}, passed: map[types.UID]bool{}}
+	for _, rule := range rules.selecting(node) {
+		says.due = sooner(says.due, rule.due(node, seen))
+		if rule.Frozen {
 			continue
 		}
-		c := claims[rule.Taint]
-		if rule.Fulfilled(node) {
-			c.releasing = append(c.releasing, rule)
-			if rule.BootstrapOnly {
-				completed = append(completed, rule)
-			}
-		} else {
-			c.holding = append(c.holding, rule)
+		if rule.remembers {
+			says.judged = append(says.judged, rule.UID)
 		}
-		claims[rule.Taint] = c
+		if rule.BootstrapOnly {
+			says.marking = append(says.marking, rule)
+		}
+		if rule.Completed(node) {
+			continue
+		}
+		fulfilled := rule.Fulfilled(node, seen)
+		if !fulfilled && rule.spares(node, seen) {
+			says.spared = append(says.spared, rule.UID)
+			continue
+		}
+		says.passed[rule.UID] = fulfilled
+		for _, t := range rule.Taints {
+			c := says.claims[t.ID]
+			if fulfilled {
+				c.releasing = append(c.releasing, rule)
+			} else {
+				c.holding = append(c.holding, rule)
+			}
+			says.claims[t.ID] = c
+		}
 	}
-	return claims, completed
+	return says
 }
 
 // hold makes sure that the taint is there, with the value of the first rule by name.
 func (d *Decision) hold(id ID, holding []*Rule, at int, was Record, now time.Time) {
-	value := holding[0].Value
+	value := holding[0].value(id)
 	if at < 0 {
 		taint := corev1.Taint{Key: id.Key, Value: value, Effect: id.Effect}
 		if id.Effect == corev1.TaintEffectNoExecute {
@@ -134,24 +161,26 @@ func (d *Decision) hold(id ID, holding []*Rule, at int, was Record, now time.Tim
 	}
 }
 
-// annotate records who owns what, and what was completed.
-func (d *Decision) annotate(node *corev1.Node, record Record, completed []*Rule, rules *Rules) {
+// annotate records who owns what, who has judged the node, and what it has passed.
+func (d *Decision) annotate(node *corev1.Node, record Record, says said, rules *Rules) {
 	set := func(key string, value *string) {
 		if d.Annotations == nil {
 			d.Annotations = map[string]*string{}
 		}
 		d.Annotations[key] = value
 	}
-	had, recorded := node.Annotations[RecordAnnotation]
-	switch has := record.encode(); {
-	case has == "" && recorded:
-		set(RecordAnnotation, nil)
-	case has != had:
-		set(RecordAnnotation, &has)
+	keep := func(key, value string) {
+		switch had, there := node.Annotations[key]; {
+		case value == "" && there:
+			set(key, nil)
+		case value != had:
+			set(key, &value)
+		}
 	}
-	for _, rule := range completed {
-		value := markerValue(rule.Name)
-		set(rule.MarkerKey(), &value)
+	keep(RecordAnnotation, record.encode())
+	keep(JudgedAnnotation, encodeJudged(append(says.judged, frozenOwners(readJudged(node), rules)...)))
+	for _, rule := range says.marking {
+		rule.mark(node, says.passed[rule.UID], set)
 	}
 	for key := range node.Annotations {
 		if uid, ok := markedRule(key); ok && outlived(rules.Get(uid)) {
@@ -160,28 +189,29 @@ func (d *Decision) annotate(node *corev1.Node, record Record, completed []*Rule,
 	}
 }
 
-// outlived reports whether a marker's rule is gone, or holds nodes continuously now: should it become bootstrap-only again,
-// nodes have to pass it again.
-func outlived(rule *Rule) bool { return rule == nil || !rule.Frozen && !rule.BootstrapOnly }
-
-// markedRule returns the UID in the key of a bootstrap marker. Keys that end in a rule's name instead, as early versions
-// of other controllers wrote them, are not ours.
-func markedRule(key string) (types.UID, bool) {
-	uid, ok := strings.CutPrefix(key, readinessv1alpha1.BootstrapMarkerPrefix)
-	if !ok || len(uid) != 36 || strings.Count(uid, "-") != 4 {
-		return "", false
+// due is when what the rule says of the node may change though nothing is observed; zero for never.
+func (r *Rule) due(node *corev1.Node, seen Seen) time.Time {
+	var due time.Time
+	if r.Completed(node) {
+		return due
 	}
-	return types.UID(uid), true
+	for _, required := range r.Requirements {
+		if required.MaxAge != nil {
+			due = sooner(due, seen.History.expires(required, node, seen.Now))
+		}
+		if h, known := seen.History.holds[holdID{r.UID, required.Type}]; known && h.met != h.counts {
+			due = sooner(due, h.due(required.For))
+		}
+	}
+	return due
 }
 
-func markerValue(ruleName string) string {
-	encoded, err := json.Marshal(struct {
-		RuleName string `json:"rule-name"`
-	}{ruleName})
-	if err != nil { // a string: cannot happen
-		panic(err)
+// sooner gives the earlier of two times, of which zero ones are never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	return string(encoded)
+	return a
 }
 
 func frozenOwners(owners []types.UID, rules *Rules) []types.UID {

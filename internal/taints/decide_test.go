@@ -112,7 +112,7 @@ func TestDecide(t *testing.T) {
 		{
 			name:    "an edited effect migrates in one step, and NoExecute tells since when",
 			node:    node(unready, tainted(pending), owns(networkKey, ns, uidA)),
-			rules:   []*apiRule{rule(uidA, "network", effect(corev1.TaintEffectNoExecute))},
+			rules:   []*apiRule{rule(uidA, "network", effect(corev1.TaintEffectNoExecute), allowEviction)},
 			taints:  []string{networkKey + "=pending:NoExecute"},
 			changes: map[ID]Action{{networkKey, ns}: Removed, {networkKey, corev1.TaintEffectNoExecute}: Added},
 			check: func(n *corev1.Node) string {
@@ -231,7 +231,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := tc.node.DeepCopy()
-			d := Decide(tc.node, compileAll(tc.rules...), noon)
+			d := Decide(tc.node, compileAll(tc.rules...), Seen{Now: noon})
 			if got, want := tc.node.String(), before.String(); got != want {
 				t.Fatalf("Decide changed the node it was given:\n%s\n%s", got, want)
 			}
@@ -267,7 +267,7 @@ func TestDecide(t *testing.T) {
 					t.Error(fault)
 				}
 			}
-			if again := Decide(after, compileAll(tc.rules...), noon.Add(time.Hour)); !again.Empty() || len(again.Changes) > 0 {
+			if again := Decide(after, compileAll(tc.rules...), Seen{Now: noon.Add(time.Hour)}); !again.Empty() || len(again.Changes) > 0 {
 				t.Errorf("a second look wants to change more: %+v", again)
 			}
 		})
@@ -307,7 +307,7 @@ func TestFulfilled(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := &Rule{Requirements: tc.requires, AnyOf: tc.anyOf}
-			if got := r.Fulfilled(node(tc.has...)); got != tc.want {
+			if got := r.Fulfilled(node(tc.has...), Seen{}); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})

@@ -16,12 +16,12 @@ func TestResultsShowStatusesThatExist(t *testing.T) {
 	} {
 		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "example.com/Odd", Status: status}}}}
 		r := &Rule{Requirements: []readinessv1alpha1.ConditionRequirement{{Type: "example.com/Odd", RequiredStatus: "True"}}}
-		got := r.Results(n)[0]
+		got := r.Results(n, Seen{})[0]
 		if got.CurrentStatus != shown || got.Missing {
 			t.Errorf("status %q is shown as %q, missing: %t", status, got.CurrentStatus, got.Missing)
 		}
-		if r.Fulfilled(n) != (status == "True") {
-			t.Errorf("status %q fulfils True: %t", status, r.Fulfilled(n))
+		if r.Fulfilled(n, Seen{}) != (status == "True") {
+			t.Errorf("status %q fulfils True: %t", status, r.Fulfilled(n, Seen{}))
 		}
 	}
 }

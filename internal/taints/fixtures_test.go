@@ -54,6 +54,7 @@ func taintValue(value string) edit[apiRule] {
 func effect(e corev1.TaintEffect) edit[apiRule] {
 	return func(r *apiRule) { r.Spec.Taint.Effect = e }
 }
+func allowEviction(r *apiRule) { r.Spec.AllowEviction = true }
 func pool(name string) edit[apiRule] {
 	return func(r *apiRule) {
 		r.Spec.NodeSelector.MatchLabels = map[string]readinessv1alpha1.LabelValue{"pool": readinessv1alpha1.LabelValue(name)}

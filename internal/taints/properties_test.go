@@ -84,19 +84,19 @@ func drawNode(t *rapid.T) *corev1.Node {
 func TestDecideConvergesInOneWriteFromAnyState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, rules := drawNode(t), compileAll(drawRules(t)...)
-		after := carryOut(n, Decide(n, rules, noon))
-		if again := Decide(after, rules, noon.Add(time.Minute)); !again.Empty() || len(again.Changes) != 0 {
+		after := carryOut(n, Decide(n, rules, Seen{Now: noon}))
+		if again := Decide(after, rules, Seen{Now: noon.Add(time.Minute)}); !again.Empty() || len(again.Changes) != 0 {
 			t.Fatalf("not settled: %+v", again)
 		}
 		for _, rule := range rules.All() {
 			if rule.Frozen || !rule.Selects(after) {
 				continue
 			}
-			if rule.BootstrapOnly && rule.Fulfilled(n) && !rule.Completed(after) {
+			if rule.BootstrapOnly && rule.Fulfilled(n, Seen{}) && !rule.Completed(after) {
 				t.Fatalf("%s is fulfilled and not marked", rule.Name)
 			}
-			holds := !rule.Completed(after) && !rule.Fulfilled(after)
-			if holds && !slices.ContainsFunc(after.Spec.Taints, func(taint corev1.Taint) bool { return idOf(taint) == rule.Taint }) {
+			holds := !rule.Completed(after) && !rule.Fulfilled(after, Seen{})
+			if holds && !rule.Tainted(after) {
 				t.Fatalf("%s is not fulfilled and its taint is absent", rule.Name)
 			}
 		}
@@ -112,13 +112,15 @@ func TestDecideNeverTouchesForeignTaints(t *testing.T) {
 		}
 		for _, rule := range rules.All() {
 			if !rule.Frozen && rule.Selects(n) && !rule.Completed(n) {
-				ours[rule.Taint] = true
+				for _, taint := range rule.Taints {
+					ours[taint.ID] = true
+				}
 			}
 		}
 		foreign := func(n *corev1.Node) []corev1.Taint {
 			return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(taint corev1.Taint) bool { return ours[idOf(taint)] })
 		}
-		after := carryOut(n, Decide(n, rules, noon))
+		after := carryOut(n, Decide(n, rules, Seen{Now: noon}))
 		if before, after := foreign(n), foreign(after); !slices.EqualFunc(before, after, func(a, b corev1.Taint) bool { return reflect.DeepEqual(a, b) }) {
 			t.Fatalf("foreign taints changed: %v -> %v", before, after)
 		}
@@ -136,7 +138,7 @@ func TestDecideNeverTouchesForeignTaints(t *testing.T) {
 func TestDecideFreezesWhatDryRunRulesOwn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, rules := drawNode(t), compileAll(drawRules(t)...)
-		after := carryOut(n, Decide(n, rules, noon))
+		after := carryOut(n, Decide(n, rules, Seen{Now: noon}))
 		for id, owners := range ReadRecord(n) {
 			if len(frozenOwners(owners, rules)) == 0 {
 				continue
@@ -173,12 +175,12 @@ func TestDecideDependsOnWhatHoldsNotOnWhatWasSeen(t *testing.T) {
 			for _, n := range []*corev1.Node{eager, lazy} {
 				n.Labels["pool"], n.Status.Conditions = pool, conditions
 			}
-			eager = carryOut(eager, Decide(eager, rules, noon))
+			eager = carryOut(eager, Decide(eager, rules, Seen{Now: noon}))
 			if rapid.Bool().Draw(t, "seen") {
-				lazy = carryOut(lazy, Decide(lazy, rules, noon))
+				lazy = carryOut(lazy, Decide(lazy, rules, Seen{Now: noon}))
 			}
 		}
-		lazy = carryOut(lazy, Decide(lazy, rules, noon))
+		lazy = carryOut(lazy, Decide(lazy, rules, Seen{Now: noon}))
 		sorted := func(n *corev1.Node) []string { s := taintStrings(n.Spec.Taints); slices.Sort(s); return s }
 		if a, b := sorted(eager), sorted(lazy); !slices.Equal(a, b) {
 			t.Fatalf("the one who saw everything has %v, the one who did not has %v", a, b)
@@ -193,7 +195,7 @@ func TestDecideDoesNotDependOnTheOrderOfRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, rules := drawNode(t), drawRules(t)
 		shuffled := rapid.Permutation(rules).Draw(t, "shuffled")
-		a, b := Decide(n, compileAll(rules...), noon), Decide(n, compileAll(shuffled...), noon)
+		a, b := Decide(n, compileAll(rules...), Seen{Now: noon}), Decide(n, compileAll(shuffled...), Seen{Now: noon})
 		if !reflect.DeepEqual(a, b) {
 			t.Fatalf("%+v\n%+v", a, b)
 		}
@@ -208,7 +210,7 @@ func BenchmarkDecide20Rules(b *testing.B) {
 	n, set := node(has("example.com/Network", "True")), compileAll(rules...)
 	b.ReportAllocs()
 	for b.Loop() {
-		if d := Decide(n, set, noon); !d.Empty() {
+		if d := Decide(n, set, Seen{Now: noon}); !d.Empty() {
 			b.Fatal("a fulfilled rule asked for something")
 		}
 	}

@@ -65,3 +65,31 @@ func (r Record) encode() string {
 	}
 	return string(encoded)
 }
+
+// JudgedAnnotation is the Node annotation that lists the UIDs of the rules that have judged the node before, as far as they
+// treat such nodes differently from new ones: rules with maxTainted or a minimum hold before adding. It changes in the
+// write that follows the first judgement, and costs no write from then on.
+const JudgedAnnotation = "fettle.dev/judged"
+
+// readJudged reads it. One that somebody broke counts as none: the node is new to every rule.
+func readJudged(node *corev1.Node) []types.UID {
+	var uids []types.UID
+	if value := node.Annotations[JudgedAnnotation]; value == "" || json.Unmarshal([]byte(value), &uids) != nil {
+		return nil
+	}
+	return uids
+}
+
+// encodeJudged gives the annotation's value, the same for equal sets, or "" for none.
+func encodeJudged(uids []types.UID) string {
+	if len(uids) == 0 {
+		return ""
+	}
+	uids = slices.Clone(uids)
+	slices.Sort(uids)
+	encoded, err := json.Marshal(slices.Compact(uids))
+	if err != nil { // strings only: cannot happen
+		panic(err)
+	}
+	return string(encoded)
+}

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 )
@@ -27,20 +29,35 @@ func compareIDs(a, b ID) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect))
 }
 
+// Taint is a taint of a rule, as it is held: with effect NoSchedule in place of NoExecute until eviction is acknowledged.
+type Taint struct {
+	ID
+	Value string
+}
+
 // Rule is a NodeReadinessRule compiled for deciding many nodes. It is immutable.
 type Rule struct {
 	UID           types.UID
 	Name          string
 	Requirements  []readinessv1alpha1.ConditionRequirement
 	AnyOf         bool
+	Objects       []readinessv1alpha1.ObjectRequirement
 	BootstrapOnly bool
-	Taint         ID
-	Value         string
-	// Frozen rules change nothing: they neither add nor remove, and taints they own stay. Rules in dry run are frozen,
-	// and so are rules whose selector cannot be parsed, since nobody can say what they select.
+	// Regate makes nodes pass a bootstrap-only rule again after a reboot.
+	Regate bool
+	// Taints are held together: spec.taint first, then spec.taints. No key and effect is in it twice.
+	Taints []Taint
+	// MaxTainted bounds the nodes held; nil for no bound.
+	MaxTainted *intstr.IntOrString
+	// Frozen rules change nothing: they neither add nor remove, and taints they own stay. Rules in dry run and suspended
+	// ones are frozen, and so are rules whose selector cannot be parsed, since nobody can say what they select.
 	Frozen bool
 
 	selector labels.Selector
+	// waits is true for rules with a minimum hold.
+	waits bool
+	// remembers is true for rules that treat nodes that they have judged before differently.
+	remembers bool
 }
 
 // Compile prepares a rule. A selector that cannot be parsed gives an error and a frozen rule that selects nothing.
@@ -51,10 +68,19 @@ func Compile(rule *readinessv1alpha1.NodeReadinessRule) (*Rule, error) {
 		Name:          rule.Name,
 		Requirements:  slices.Clone(spec.Conditions),
 		AnyOf:         spec.ConditionPolicy == readinessv1alpha1.ConditionPolicyAnyOf,
+		Objects:       slices.Clone(spec.Objects),
 		BootstrapOnly: spec.EnforcementMode == readinessv1alpha1.EnforcementModeBootstrapOnly,
-		Taint:         ID{Key: spec.Taint.Key, Effect: spec.Taint.Effect},
-		Value:         spec.Taint.Value,
-		Frozen:        spec.DryRun,
+		Regate:        spec.RegateOnReboot,
+		Taints:        compileTaints(spec),
+		MaxTainted:    spec.MaxTainted,
+		Frozen:        spec.DryRun || spec.Suspend,
+		remembers:     spec.MaxTainted != nil,
+	}
+	for _, required := range spec.Conditions {
+		if required.For != nil {
+			compiled.waits = true
+			compiled.remembers = compiled.remembers || required.For.Adding != nil && required.For.Adding.Duration > 0
+		}
 	}
 	selector, err := compileSelector(spec.NodeSelector)
 	if err != nil {
@@ -63,6 +89,20 @@ func Compile(rule *readinessv1alpha1.NodeReadinessRule) (*Rule, error) {
 	}
 	compiled.selector = selector
 	return compiled, nil
+}
+
+func compileTaints(spec readinessv1alpha1.NodeReadinessRuleSpec) []Taint {
+	var out []Taint
+	for _, t := range append([]readinessv1alpha1.TaintSpec{spec.Taint}, spec.Taints...) {
+		taint := Taint{ID: ID{Key: t.Key, Effect: t.Effect}, Value: t.Value}
+		if taint.Effect == corev1.TaintEffectNoExecute && !spec.AllowEviction {
+			taint.Effect = corev1.TaintEffectNoSchedule
+		}
+		if !slices.ContainsFunc(out, func(o Taint) bool { return o.ID == taint.ID }) {
+			out = append(out, taint)
+		}
+	}
+	return out
 }
 
 func compileSelector(from readinessv1alpha1.NodeSelector) (labels.Selector, error) {
@@ -81,18 +121,27 @@ func (r *Rule) Selects(node *corev1.Node) bool {
 	return r.selector.Matches(labels.Set(node.Labels))
 }
 
-// MarkerKey is the Node annotation that records that this rule's bootstrap is done.
-func (r *Rule) MarkerKey() string {
-	return readinessv1alpha1.BootstrapMarkerPrefix + string(r.UID)
+// Tainted reports whether all taints of the rule are on the node, whoever put them there.
+func (r *Rule) Tainted(node *corev1.Node) bool {
+	for _, t := range r.Taints {
+		if !slices.ContainsFunc(node.Spec.Taints, func(on corev1.Taint) bool { return idOf(on) == t.ID }) {
+			return false
+		}
+	}
+	return true
 }
 
-// Completed reports whether the node passed this bootstrap-only rule before.
-func (r *Rule) Completed(node *corev1.Node) bool {
-	if !r.BootstrapOnly {
-		return false
-	}
-	_, done := node.Annotations[r.MarkerKey()]
-	return done
+// value is that of one of the rule's taints.
+func (r *Rule) value(id ID) string {
+	return r.Taints[slices.IndexFunc(r.Taints, func(t Taint) bool { return t.ID == id })].Value
+}
+
+// holds reports whether the node shows that the rule holds it.
+func (r *Rule) holds(node *corev1.Node) bool { return ReadRecord(node).Names(r.UID) || r.Tainted(node) }
+
+// knows reports whether the rule has judged the node before. Rules that treat such nodes like any other know all.
+func (r *Rule) knows(node *corev1.Node) bool {
+	return !r.remembers || slices.Contains(readJudged(node), r.UID)
 }
 
 // Rules is an immutable set of compiled rules, ordered by name. Rules that do not exist or are being deleted are not in
@@ -100,16 +149,29 @@ func (r *Rule) Completed(node *corev1.Node) bool {
 type Rules struct {
 	byName []*Rule
 	byUID  map[types.UID]*Rule
+	// heard are the condition types whose reporters have to be listened to, with the shortest maxAge asked of each; 0 for
+	// none.
+	heard map[string]time.Duration
 }
 
 // NewRules makes a set of the rules given.
 func NewRules(rules ...*Rule) *Rules {
-	set := &Rules{byName: slices.Clone(rules), byUID: make(map[types.UID]*Rule, len(rules))}
+	set := &Rules{byName: slices.Clone(rules), byUID: make(map[types.UID]*Rule, len(rules)), heard: map[string]time.Duration{}}
 	slices.SortFunc(set.byName, func(a, b *Rule) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	for _, r := range set.byName {
 		set.byUID[r.UID] = r
+		for _, required := range r.Requirements {
+			if required.MaxAge == nil && !r.Regate {
+				continue
+			}
+			shortest := set.heard[required.Type]
+			if required.MaxAge != nil && (shortest == 0 || required.MaxAge.Duration < shortest) {
+				shortest = required.MaxAge.Duration
+			}
+			set.heard[required.Type] = shortest
+		}
 	}
 	return set
 }
@@ -119,6 +181,17 @@ func (s *Rules) All() []*Rule { return s.byName }
 
 // Get returns the rule with that UID, or nil.
 func (s *Rules) Get(uid types.UID) *Rule { return s.byUID[uid] }
+
+// selecting returns the rules that select the node, by name.
+func (s *Rules) selecting(node *corev1.Node) []*Rule {
+	var out []*Rule
+	for _, r := range s.byName {
+		if r.Selects(node) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
 
 // Enforcing returns the same set with one rule enforced, whatever its dryRun says: the "what if" of a dry run.
 func (s *Rules) Enforcing(uid types.UID) *Rules {
