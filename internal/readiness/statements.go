@@ -9,6 +9,8 @@ const (
 	ConditionConflict               = "Conflict"
 	ConditionEvictionUnacknowledged = "EvictionUnacknowledged"
 	ConditionAtBound                = "AtBound"
+	ConditionReporterRepelled       = "ReporterRepelled"
+	ConditionAutoscalerUnaware      = "AutoscalerUnaware"
 )
 
 // Reasons of conditions of rules; Statements has what they say.
@@ -23,6 +25,10 @@ const (
 	ReasonTaintShared       = "TaintShared"
 	ReasonEvictionWithheld  = "EvictionWithheld"
 	ReasonMaxTaintedReached = "MaxTaintedReached"
+	ReasonTaintNotTolerated = "TaintNotTolerated"
+
+	ReasonUnknownToAutoscalers       = "TaintUnknownToAutoscalers"
+	ReasonUnknownToClusterAutoscaler = "TaintUnknownToClusterAutoscaler"
 )
 
 // Statement is what a condition of a rule says with one of its reasons.
@@ -59,6 +65,12 @@ var Statements = []Statement{
 		"a taint with effect NoExecute is held with NoSchedule, since `allowEviction` is not set", "set `allowEviction: true` if pods are to be evicted, else use effect NoSchedule", true},
 	{ConditionAtBound, metav1.ConditionTrue, ReasonMaxTaintedReached,
 		"nodes that do not fulfil the rule are left as they are, since `maxTainted` nodes are held", "look for what all these nodes have in common, first of all a reporter that is wrong; raise `maxTainted` if the nodes are", true},
+	{ConditionReporterRepelled, metav1.ConditionTrue, ReasonTaintNotTolerated,
+		"pods that the rule waits for do not tolerate its taints, so that a node that is held can stay held for ever", "add a toleration of the taints to the DaemonSet that the message names; if it does not report the conditions, say what it reports by its annotation `fettle.dev/reports-conditions`", true},
+	{ConditionAutoscalerUnaware, metav1.ConditionTrue, ReasonUnknownToAutoscalers,
+		"no autoscaler knows by itself that nodes lose the taints of the rule again; nothing is wrong where there is none, or where it was told", "name the taints to your autoscaler, or add to `taints` one that it knows, e.g. under `startup-taint.cluster-autoscaler.kubernetes.io/`", false},
+	{ConditionAutoscalerUnaware, metav1.ConditionTrue, ReasonUnknownToClusterAutoscaler,
+		"Karpenter knows that nodes lose the taints of the rule again, and cluster-autoscaler does not know by itself; nothing is wrong without it, or where it was told", "with cluster-autoscaler, name the taints to it by `--startup-taint`, or add to `taints` one under `startup-taint.cluster-autoscaler.kubernetes.io/`", false},
 }
 
 // statement returns the entry of a reason.
