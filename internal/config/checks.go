@@ -21,36 +21,82 @@ type entries struct {
 	config *Config
 	kinds  []probes.Kind
 	lines  map[string]int // where each name was first listed
+	// refused are entries that make and set no check: what they say is judged all the same, and is not in force.
+	refused []refusedEntry
 }
 
-// mergeChecks sets the built-in checks that the file lists, and makes those of templates.
-func (c *Config) mergeChecks(d *strict.Decoder, list *yaml.Node, kinds []probes.Kind) {
-	e := entries{Decoder: d, config: c, kinds: kinds, lines: map[string]int{}}
-	items := d.Items(list, "checks")
-	if len(items) > maxChecks {
-		d.Fault(items[maxChecks], "checks", fmt.Sprintf("the list has %d entries", len(items)), fmt.Sprintf("at most %d", maxChecks))
-		items = items[:maxChecks]
-	}
-	for i, item := range items {
-		path := fmt.Sprintf("checks[%d]", i)
-		if !d.IsMapping(item, path) {
-			continue
+// refusedEntry is an entry whose name or kind is at fault.
+type refusedEntry struct {
+	path  string
+	check Check
+}
+
+// mergeChecks sets the built-in checks that the file lists, and makes those of templates. The lists are more than one
+// only in a file that is at fault for it.
+func (c *Config) mergeChecks(d *strict.Decoder, lists []*yaml.Node, kinds []probes.Kind) *entries {
+	e := &entries{Decoder: d, config: c, kinds: kinds, lines: map[string]int{}}
+	for _, list := range lists {
+		items := d.Items(list, "checks")
+		if len(items) > maxChecks {
+			d.Fault(items[maxChecks], "checks", fmt.Sprintf("the list has %d entries", len(items)), fmt.Sprintf("at most %d", maxChecks))
+			items = items[:maxChecks]
 		}
-		if check := e.checkOf(item, path); check != nil {
-			d.Mapping(item, checkPath(check.Settings.Name), strict.Fields(&check.Settings), strict.Fields(check.Options))
+		for i, item := range items {
+			if path := fmt.Sprintf("checks[%d]", i); d.IsMapping(item, path) {
+				e.merge(item, path)
+			}
 		}
 	}
+	return e
+}
+
+// merge decodes an entry.
+func (e *entries) merge(item *yaml.Node, path string) {
+	if check := e.checkOf(item, path); check != nil {
+		at := checkPath(check.Settings.Name)
+		e.Place(item, at)
+		e.Mapping(item, at, strict.Fields(&check.Settings), strict.Fields(check.Options))
+		return
+	}
+	e.Place(item, path)
+	// The name and the kind have been judged.
+	name, kind := strict.Key("name"), strict.Key("kind")
+	k := e.meant(item)
+	if k == nil {
+		// Of options nothing is known, nor what the defaults are that values might contradict.
+		e.Mapping(item, path, name, kind, strict.Fields(&CheckSettings{}), strict.Others())
+		return
+	}
+	check := newCheck(*k, path)
+	check.Settings.DependsOn = nil // the kind's own are no fault of the entry's
+	e.Mapping(item, path, name, kind, strict.Fields(&check.Settings), strict.Fields(check.Options))
+	e.refused = append(e.refused, refusedEntry{path: path, check: check})
+}
+
+// meant is the kind that a refused entry seems to be of; nil: none can be told.
+func (e *entries) meant(item *yaml.Node) *probes.Kind {
+	for _, key := range []string{"kind", "name"} {
+		if n := valueOf(item, key); n != nil && isText(n) {
+			if k := e.kind(n.Value); k != nil {
+				return k
+			}
+		}
+	}
+	return nil
 }
 
 // checkPath is the key path of a check's entry. It has the name in place of the number, which says more.
 func checkPath(name string) string { return "checks[" + name + "]" }
 
 // checkOf finds or makes the check that an entry is about; nil, with a fault, when it is about none.
-func (e entries) checkOf(item *yaml.Node, path string) *Check {
+func (e *entries) checkOf(item *yaml.Node, path string) *Check {
 	name, kind := valueOf(item, "name"), valueOf(item, "kind")
 	switch {
 	case name == nil:
 		e.Fault(item, path+".name", "is missing", e.names())
+		if kind != nil && (!isText(kind) || e.kind(kind.Value) == nil) {
+			e.unknownKind(kind, path)
+		}
 		return nil
 	case !isText(name) && kind == nil:
 		e.Fault(name, path+".name", strict.Unknown("check", name.Value, e.builtIn()), e.names())
@@ -59,18 +105,19 @@ func (e entries) checkOf(item *yaml.Node, path string) *Check {
 		e.Fault(name, path+".name", "is not text", labels)
 		return nil
 	}
+	first, twice := e.lines[name.Value]
+	if twice {
+		e.Fault(name, path+".name", fmt.Sprintf("check %q is listed a second time; the first is in line %d", name.Value, first), "each check once")
+	} else {
+		e.lines[name.Value] = name.Line
+	}
 	check := e.builtInCheck(name, kind, path)
 	if kind != nil {
 		check = e.checkOfKind(name, kind, path)
 	}
-	if check == nil {
+	if check == nil || twice {
 		return nil
 	}
-	if first, twice := e.lines[name.Value]; twice {
-		e.Fault(name, path+".name", fmt.Sprintf("check %q is listed a second time; the first is in line %d", name.Value, first), "each check once")
-		return nil
-	}
-	e.lines[name.Value] = name.Line
 	if check.Kind.Template {
 		e.config.Checks = append(e.config.Checks, *check)
 		check = &e.config.Checks[len(e.config.Checks)-1]
@@ -81,7 +128,7 @@ func (e entries) checkOf(item *yaml.Node, path string) *Check {
 const labels = "lower-case letters, digits and '-', at most 63, with a letter or digit at both ends"
 
 // builtInCheck is the check of an entry without a kind.
-func (e entries) builtInCheck(name, kind *yaml.Node, path string) *Check {
+func (e *entries) builtInCheck(name, kind *yaml.Node, path string) *Check {
 	if kind != nil {
 		return nil
 	}
@@ -97,9 +144,9 @@ func (e entries) builtInCheck(name, kind *yaml.Node, path string) *Check {
 }
 
 // checkOfKind is the check of an entry that names its kind: a new one where the kind is a template.
-func (e entries) checkOfKind(name, kind *yaml.Node, path string) *Check {
+func (e *entries) checkOfKind(name, kind *yaml.Node, path string) *Check {
 	if !isText(kind) || e.kind(kind.Value) == nil {
-		e.Fault(kind, path+".kind", strict.Unknown("kind", kind.Value, e.templates()), strings.Join(e.templates(), ", "))
+		e.unknownKind(kind, path)
 		return nil
 	}
 	k := e.kind(kind.Value)
@@ -120,7 +167,11 @@ func (e entries) checkOfKind(name, kind *yaml.Node, path string) *Check {
 	return &check
 }
 
-func (e entries) kind(name string) *probes.Kind {
+func (e *entries) unknownKind(kind *yaml.Node, path string) {
+	e.Fault(kind, path+".kind", strict.Unknown("kind", kind.Value, e.templates()), strings.Join(e.templates(), ", "))
+}
+
+func (e *entries) kind(name string) *probes.Kind {
 	at := slices.IndexFunc(e.kinds, func(k probes.Kind) bool { return k.Name == name })
 	if at < 0 {
 		return nil
@@ -128,11 +179,11 @@ func (e entries) kind(name string) *probes.Kind {
 	return &e.kinds[at]
 }
 
-func (e entries) builtIn() []string   { return named(e.kinds, false) }
-func (e entries) templates() []string { return named(e.kinds, true) }
+func (e *entries) builtIn() []string   { return named(e.kinds, false) }
+func (e *entries) templates() []string { return named(e.kinds, true) }
 
 // names says what an entry's name may be.
-func (e entries) names() string {
+func (e *entries) names() string {
 	text := strings.Join(e.builtIn(), ", ")
 	if len(e.templates()) > 0 {
 		text += "; or a name of its own with kind: " + strings.Join(e.templates(), ", ")

@@ -97,8 +97,8 @@ func TestFaultsOfChecks(t *testing.T) {
 		{"a key of flapping", "{name: disk, flapping: {change: 3}}", []string{`checks[disk].flapping.change: unknown key "change"; did you mean "changes"? (allowed: changes, within)`}},
 		{"stale before the next look", "{name: disk, staleAfter: 30s}", []string{`checks[disk].staleAfter: a verdict would be stale after 30s, before the next look must have ended (allowed: 0s, or at least interval + timeout, which is 31s)`}},
 		{"never stale", "{name: disk, staleAfter: 0s}", nil},
-		{"depending on itself", "{name: disk, dependsOn: [disk]}", []string{`checks[disk].dependsOn: the check depends on itself (allowed: names of other checks)`}},
-		{"depending on nothing", "{name: disk, dependsOn: [dik-space]}", []string{`checks[disk].dependsOn: unknown check "dik-space"; did you mean "disk-space"? (allowed: disk, disk-space)`}},
+		{"depending on itself", "{name: disk, dependsOn: [disk]}", []string{`checks[disk].dependsOn[0]: the check depends on itself (allowed: names of other checks)`}},
+		{"depending on nothing", "{name: disk, dependsOn: [dik-space]}", []string{`checks[disk].dependsOn[0]: unknown check "dik-space"; did you mean "disk-space"? (allowed: disk, disk-space)`}},
 		{"depending on a check that is made further down", "{name: disk, dependsOn: [later]}, {name: later, kind: exec, dependsOn: []}", nil},
 		{"depending on each other through a default", "{name: disk, dependsOn: [disk-space]}", []string{`checks[disk].dependsOn: checks depend on each other: disk → disk-space → disk (allowed: no cycle)`}},
 		{"a longer cycle", "{name: disk, dependsOn: [a]}, {name: a, kind: exec, dependsOn: [b]}, {name: b, kind: exec, dependsOn: [disk-space]}", []string{

@@ -145,6 +145,7 @@ checks:
 		t.Fatalf("%v", err)
 	}
 	want := []string{
+		`:3: heartbeat.interval: the interval 50s is not shorter than the lease duration 40s (allowed: leaseDuration > interval > statusTimeout)`,
 		`:4: heartbeat.statusTimeout: "fast" is not a duration (allowed: a duration with a unit, e.g. 500ms, 30s or 2m, at least 10ms)`,
 		`:6: log.level: "loud" is not one of the allowed values (allowed: debug, info, warn, error)`,
 		`:8: checks[0].name: unknown check "cni-confg"; did you mean "cni-config"? (allowed: cni-config, service-proxy, root-filesystem)`,
@@ -155,6 +156,7 @@ checks:
 		`:14: checks[4]: is the text "root-filesystem" (allowed: a mapping of keys to values)`,
 		`:16: checks[service-proxy].address: the address has no host or no port (allowed: an IP address or DNS name and a port from 1 to 65535, e.g. 10.96.0.1:443)`,
 		`:17: checks[service-proxy].failureThreshold: "0" is too small (allowed: a whole number, from 1 to 10)`,
+		`:19: checks[root-filesystem].spaceFatalPercent: fatal at 20% is above degraded at 10% (allowed: fatal at or below degraded)`,
 		`:20: checks[root-filesystem].spaceDegradedBytes: "lots" is not a size (allowed: a whole number of bytes, or with a unit Ki, Mi, Gi or Ti, e.g. 20Gi)`,
 	}
 	for i := range want {

@@ -159,17 +159,20 @@ func build(path string, content []byte, over overlay, kinds []probes.Kind) (buil
 		d.FaultAt(fmt.Sprintf("the file is larger than %d KiB", maxSize>>10), "a smaller file")
 		content = nil
 	}
+	checks := strict.Key("checks")
 	if root := d.Document(content); root != nil {
-		checks := strict.Key("checks")
 		d.Mapping(root, "", strict.Fields(&c), checks)
-		c.mergeChecks(d, checks.Node(), kinds)
 	}
+	listed := c.mergeChecks(d, checks.Nodes(), kinds)
 	over.apply(d, &c)
 	c.derive(func(path string) bool { return d.Source(path) != "" })
 	d.Validate(&c)
 	for i := range c.Checks {
 		d.ValidateAt(checkPath(c.Checks[i].Settings.Name), &c.Checks[i].Settings, c.Checks[i].Options)
 	}
-	c.validateTogether(d)
+	for _, r := range listed.refused {
+		d.ValidateAt(r.path, &r.check.Settings, r.check.Options)
+	}
+	c.validateTogether(d, listed)
 	return built{config: c, decoder: d}, d.Err()
 }

@@ -13,9 +13,16 @@ import (
 const maxConditions = 32
 
 // validateTogether reports what the checks say only together.
-func (c *Config) validateTogether(d *strict.Decoder) {
+func (c *Config) validateTogether(d *strict.Decoder, listed *entries) {
 	c.validateConditions(d)
-	c.validateDependencies(d)
+	c.validateDependencies(d, listed)
+	for _, cycle := range c.cycles() {
+		var paths []string
+		for _, name := range cycle[1:] {
+			paths = append(paths, checkPath(name)+".dependsOn")
+		}
+		d.FaultAt("checks depend on each other: "+strings.Join(cycle, " → "), "no cycle", paths...)
+	}
 }
 
 func (c *Config) validateConditions(d *strict.Decoder) {
@@ -29,35 +36,29 @@ func (c *Config) validateConditions(d *strict.Decoder) {
 	}
 }
 
-func (c *Config) validateDependencies(d *strict.Decoder) {
+// validateDependencies reports names of no check. One that an entry has which is itself at fault is known.
+func (c *Config) validateDependencies(d *strict.Decoder, listed *entries) {
 	var names []string
 	for _, check := range c.Checks {
 		names = append(names, check.Settings.Name)
 	}
-	sound := true
-	for _, check := range c.Checks {
-		s := check.Settings
-		at := checkPath(s.Name) + ".dependsOn"
-		for _, on := range s.DependsOn {
+	known := func(name string) bool { return slices.Contains(names, name) || listed.lines[name] > 0 }
+	judge := func(path string, s CheckSettings) {
+		for i, on := range s.DependsOn {
+			at := fmt.Sprintf("%s.dependsOn[%d]", path, i)
 			switch {
 			case on == s.Name:
 				d.FaultAt("the check depends on itself", "names of other checks", at)
-				sound = false
-			case !slices.Contains(names, on):
+			case on != "" && !known(on):
 				d.FaultAt(strict.Unknown("check", on, names), oneOf(names), at)
-				sound = false
 			}
 		}
 	}
-	if !sound {
-		return
+	for _, check := range c.Checks {
+		judge(checkPath(check.Settings.Name), check.Settings)
 	}
-	if cycle := c.cycle(); cycle != nil {
-		var paths []string
-		for _, name := range cycle[1:] {
-			paths = append(paths, checkPath(name)+".dependsOn")
-		}
-		d.FaultAt("checks depend on each other: "+strings.Join(cycle, " → "), "no cycle", paths...)
+	for _, r := range listed.refused {
+		judge(r.path, r.check.Settings)
 	}
 }
 
@@ -70,30 +71,29 @@ func oneOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// cycle is a list of checks each of which depends on the next, with the same check at both ends; nil when there is none.
-// All names in it exist.
-func (c *Config) cycle() []string {
+// cycles are lists of checks each of which depends on the next, with the same check at both ends: one for each dependence
+// that closes a circle, so that there is none left without them. Names of no check, and a check's own, are passed over.
+func (c *Config) cycles() (found [][]string) {
 	done := map[string]bool{}
-	var walk func(name string, path []string) []string
-	walk = func(name string, path []string) []string {
+	var walk func(name string, path []string)
+	walk = func(name string, path []string) {
 		if at := slices.Index(path, name); at >= 0 {
-			return append(slices.Clone(path[at:]), name)
+			found = append(found, append(slices.Clone(path[at:]), name))
+			return
 		}
-		if done[name] {
-			return nil
+		check := c.check(name)
+		if done[name] || check == nil {
+			return
 		}
-		for _, on := range c.check(name).Settings.DependsOn {
-			if found := walk(on, append(path, name)); found != nil {
-				return found
+		for _, on := range check.Settings.DependsOn {
+			if on != name {
+				walk(on, append(path, name))
 			}
 		}
 		done[name] = true
-		return nil
 	}
 	for _, check := range c.Checks {
-		if found := walk(check.Settings.Name, nil); found != nil {
-			return found
-		}
+		walk(check.Settings.Name, nil)
 	}
-	return nil
+	return found
 }

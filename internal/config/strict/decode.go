@@ -21,11 +21,12 @@ type Decoder struct {
 	faults Faults
 	more   int              // faults beyond maxFaults
 	places map[string]place // where the value of a key path was given
+	refused
 }
 
 // NewDecoder starts with no faults. file is the name that they give as the place.
 func NewDecoder(file string) *Decoder {
-	return &Decoder{file: file, places: map[string]place{}}
+	return &Decoder{file: file, places: map[string]place{}, refused: newRefused()}
 }
 
 // Document parses the file's single YAML document and returns its root, a mapping; nil when it is empty or not usable.
@@ -92,21 +93,29 @@ type Target interface {
 
 // Raw takes one key's value as it is.
 type Raw struct {
-	name string
-	node *yaml.Node
+	name  string
+	nodes []*yaml.Node
 }
 
 // Key makes a Target that keeps the value of one key for the caller to decode.
 func Key(name string) *Raw { return &Raw{name: name} }
 
 // Node is the value, nil when the key was not there.
-func (r *Raw) Node() *yaml.Node { return r.node }
+func (r *Raw) Node() *yaml.Node {
+	if len(r.nodes) == 0 {
+		return nil
+	}
+	return r.nodes[0]
+}
+
+// Nodes are all values of a key that is at fault for being set more than once.
+func (r *Raw) Nodes() []*yaml.Node { return r.nodes }
 
 func (r *Raw) keys() []string { return []string{r.name} }
 
 func (r *Raw) decode(_ *Decoder, key, _ string, value *yaml.Node) bool {
 	if key == r.name {
-		r.node = value
+		r.nodes = append(r.nodes, value)
 	}
 	return key == r.name
 }
@@ -167,10 +176,10 @@ func (d *Decoder) Mapping(n *yaml.Node, prefix string, targets ...Target) {
 		path := join(prefix, printable(key.Value))
 		if first, twice := lines[key.Value]; twice {
 			d.fault(d.at(key.Line), path, fmt.Sprintf("is set a second time; the first is in line %d", first), "")
-			continue
+		} else {
+			lines[key.Value] = key.Line
+			d.places[path] = d.at(key.Line)
 		}
-		lines[key.Value] = key.Line
-		d.places[path] = d.at(key.Line)
 		if !slices.ContainsFunc(targets, func(t Target) bool { return t.decode(d, key.Value, path, value) }) {
 			d.fault(d.at(key.Line), path, Unknown("key", key.Value, known), strings.Join(known, ", "))
 		}
@@ -186,7 +195,7 @@ func (d *Decoder) items(n *yaml.Node, path string, tag reflect.StructTag) []*yam
 	case n == nil, n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null", n.Kind == yaml.AliasNode:
 		return nil
 	case n.Kind != yaml.SequenceNode:
-		d.fault(d.at(n.Line), path, "is "+shown(n, tag), "a list")
+		d.refuseAt(n, path, "is "+shown(n, tag), "a list")
 		return nil
 	}
 	return n.Content
@@ -198,19 +207,29 @@ func (d *Decoder) IsMapping(n *yaml.Node, path string) bool { return d.isMapping
 // isMapping is IsMapping for a field that may be secret.
 func (d *Decoder) isMapping(n *yaml.Node, path string, tag reflect.StructTag) bool {
 	if n.Kind != yaml.MappingNode && n.Kind != yaml.AliasNode {
-		d.fault(d.at(n.Line), path, "is "+shown(n, tag), "a mapping of keys to values")
+		d.refuseAt(n, path, "is "+shown(n, tag), "a mapping of keys to values")
 	}
 	return n.Kind == yaml.MappingNode
 }
+
+// Place notes where something is that has keys, for what is wrong with a key that is not there.
+func (d *Decoder) Place(n *yaml.Node, path string) { d.places[path] = d.at(n.Line) }
 
 // Fault reports something that the caller found wrong at a node.
 func (d *Decoder) Fault(n *yaml.Node, path, what, allowed string) {
 	d.fault(d.at(n.Line), path, what, allowed)
 }
 
+// refuseAt reports a value that is not taken.
+func (d *Decoder) refuseAt(n *yaml.Node, path, what, allowed string) {
+	d.refuseKey(path)
+	d.fault(d.at(n.Line), path, what, allowed)
+}
+
 func (d *Decoder) value(n *yaml.Node, path string, into reflect.Value, tag reflect.StructTag) {
 	switch {
 	case n.Kind == yaml.AliasNode: // reported by refuse
+		d.refuseKey(path)
 	case isList(into):
 		items := d.items(n, path, tag)
 		list := reflect.MakeSlice(into.Type(), len(items), len(items))
@@ -239,6 +258,7 @@ func (d *Decoder) scalar(n *yaml.Node, path string, into reflect.Value, tag refl
 	var what string
 	switch {
 	case n.Kind == yaml.AliasNode: // reported by refuse
+		d.refuseKey(path)
 	case n.Kind != yaml.ScalarNode:
 		what = "is " + describe(n)
 	default:
@@ -257,6 +277,7 @@ func (d *Decoder) refuseValue(at place, path, what string, into reflect.Value, t
 	if isSecret(tag) {
 		what = "is not what is allowed"
 	}
+	d.refuseKey(path)
 	d.fault(at, path, what, allowed(into, tag))
 }
 

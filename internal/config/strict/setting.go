@@ -125,6 +125,7 @@ func typeName(field reflect.Value) string {
 // written with commas between its items, or as YAML in brackets.
 func (d *Decoder) Set(s Setting, where, raw string) {
 	at := place{where: where}
+	maps.DeleteFunc(d.places, func(path string, _ place) bool { return strings.HasPrefix(path, s.Path+"[") })
 	d.places[s.Path] = at
 	switch {
 	case !isList(s.field):
@@ -132,6 +133,7 @@ func (d *Decoder) Set(s Setting, where, raw string) {
 	case strings.HasPrefix(strings.TrimSpace(raw), "["):
 		d.setInline(s, where, raw)
 	case s.Mappings():
+		d.refuseKey(s.Path)
 		d.fault(at, s.Path, "is not a list of mappings", "mappings in brackets, e.g. [{name: a, value: b}]")
 	default:
 		items := strings.Split(raw, ",")
@@ -145,13 +147,14 @@ func (d *Decoder) Set(s Setting, where, raw string) {
 
 // setInline decodes a list that is written as YAML.
 func (d *Decoder) setInline(s Setting, where, raw string) {
-	inner := &Decoder{file: where, inline: true, places: map[string]place{}}
+	inner := &Decoder{file: where, inline: true, places: map[string]place{}, refused: d.refused}
 	if root := inner.Document([]byte("value: " + raw)); root != nil && len(root.Content) == 2 {
 		inner.value(root.Content[1], s.Path, s.field, s.tag)
 	}
 	for _, f := range inner.faults {
 		if f.Key == "" {
 			f.Key = s.Path
+			d.refuseKey(s.Path)
 		}
 		d.fault(place{where: where}, f.Key, f.What, f.Allowed)
 	}

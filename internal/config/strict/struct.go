@@ -3,13 +3,14 @@ package strict
 import (
 	"fmt"
 	"reflect"
-	"strings"
+	"slices"
 )
 
 // Validator is a struct that knows what only several of its keys together can get wrong.
 type Validator interface {
-	// Validate calls fault for each such thing. The fault is reported at the first of the keys, given by their names
-	// within the struct, that was configured at all.
+	// Validate calls fault for each such thing, with all keys that have a part in it, by their names within the struct; that
+	// of an item of a list is e.g. "env[2]". The fault is reported at the first of them that was configured at all, and not
+	// at all where the value of one of them was refused.
 	Validate(fault func(what, allowed string, keys ...string))
 }
 
@@ -56,38 +57,31 @@ func (d *Decoder) validate(prefix string, v reflect.Value) {
 			d.validate(fmt.Sprintf("%s[%d]", join(prefix, f.key), j), f.value.Index(j))
 		}
 	}
-	asks, ok := v.Addr().Interface().(Validator)
-	if !ok || d.refused(prefix, fields{v}.keys()) {
-		return // a value that was refused left its default behind, and comparing that would mislead
-	}
-	asks.Validate(func(what, allowed string, keys ...string) {
-		key, at := d.given(prefix, keys)
-		d.fault(at, key, what, allowed)
-	})
-}
-
-// refused says whether a value of one of the keys, or a part of it, was at fault.
-func (d *Decoder) refused(prefix string, keys []string) bool {
-	if d.more > 0 {
-		return true // perhaps
-	}
-	for _, f := range d.faults {
-		for _, k := range keys {
-			if rest, found := strings.CutPrefix(f.Key, join(prefix, k)); found && (rest == "" || rest[0] == '[' || rest[0] == '.') {
-				return true
+	if asks, ok := v.Addr().Interface().(Validator); ok {
+		asks.Validate(func(what, allowed string, keys ...string) {
+			// A value that was refused left another behind, and comparing that would mislead.
+			if slices.ContainsFunc(keys, func(k string) bool { return d.isRefused(join(prefix, k)) }) {
+				return
 			}
-		}
+			key, at := d.given(prefix, keys)
+			d.fault(at, key, what, allowed)
+		})
 	}
-	return false
 }
 
 // given finds where the keys were given: the first that came from elsewhere than the file, since a file may be right by
-// itself, else the first that the file holds, else what they are in, else the file.
+// itself, else the first that the file holds, else what they are in, else the file. Where the items of a list are not
+// placed one by one, they are where the list is.
 func (d *Decoder) given(prefix string, keys []string) (string, place) {
 	for _, fromFile := range []bool{false, true} {
 		for _, k := range keys {
-			if at, ok := d.places[join(prefix, k)]; ok && (at.line > 0) == fromFile {
-				return join(prefix, k), at
+			path := join(prefix, k)
+			at, ok := d.places[path]
+			if list, item := listOf(path); !ok && item {
+				at, ok = d.places[list]
+			}
+			if ok && (at.line > 0) == fromFile {
+				return path, at
 			}
 		}
 	}
@@ -95,8 +89,8 @@ func (d *Decoder) given(prefix string, keys []string) (string, place) {
 	if len(keys) > 0 {
 		key = join(prefix, keys[0])
 	}
-	for outer := prefix; outer != ""; outer = outer[:max(0, strings.LastIndexAny(outer, ".["))] {
-		if at, ok := d.places[outer]; ok {
+	for around := prefix; around != ""; around = outer(around) {
+		if at, ok := d.places[around]; ok {
 			return key, at
 		}
 	}

@@ -55,16 +55,16 @@ func (o ExecOptions) Validate(fault func(what, allowed string, keys ...string)) 
 	case len(o.Command) == 0 || o.Command[0] == "":
 		fault("names no command", aCommand, "command")
 	case strings.Contains(o.Command[0], "/") && !path.IsAbs(o.Command[0]):
-		fault(fmt.Sprintf("%q is a relative path", o.Command[0]), aCommand, "command")
+		fault(fmt.Sprintf("%q is a relative path", o.Command[0]), aCommand, "command[0]")
 	}
 	for i, arg := range o.Command {
 		if strings.ContainsRune(arg, 0) {
-			fault(fmt.Sprintf("argument %d holds a zero byte", i), "text without zero bytes", "command")
+			fault("holds a zero byte", "text without zero bytes", fmt.Sprintf("command[%d]", i))
 		}
 	}
 	for i, entry := range o.Env {
 		if !envName.MatchString(entry) || strings.ContainsRune(entry, 0) {
-			fault(fmt.Sprintf("entry %d is not of the form NAME=value", i+1), "NAME=value, e.g. LEVEL=2", "env")
+			fault("is not of the form NAME=value", "NAME=value, e.g. LEVEL=2", fmt.Sprintf("env[%d]", i))
 		}
 	}
 	o.Reason.validate(execReasons, fault)

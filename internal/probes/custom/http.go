@@ -96,19 +96,19 @@ func (o HTTPOptions) Validate(fault func(what, allowed string, keys ...string)) 
 	case u.User != nil:
 		fault("has credentials in it", "a header such as Authorization, which is not shown", "url")
 	case u.Scheme == "http" && (o.CAFile != "" || o.ServerName != "" || o.InsecureSkipVerify):
-		fault("is not https, but certificates are spoken of", "https, or neither caFile, serverName nor insecureSkipVerify", "url")
+		fault("is not https, but certificates are spoken of", "https, or neither caFile, serverName nor insecureSkipVerify", "url", "caFile", "serverName", "insecureSkipVerify")
 	}
 	if o.InsecureSkipVerify && (o.CAFile != "" || o.ServerName != "") {
-		fault("takes any certificate, so that caFile and serverName mean nothing", "false", "insecureSkipVerify")
+		fault("takes any certificate, so that caFile and serverName mean nothing", "false", "insecureSkipVerify", "caFile", "serverName")
 	}
 	for i, header := range o.Headers {
 		name, value, found := strings.Cut(header, ":")
 		if !found || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(strings.TrimSpace(value)) {
-			fault(fmt.Sprintf("entry %d is not a header", i+1), `"Name: value"`, "headers")
+			fault("is not a header", `"Name: value"`, fmt.Sprintf("headers[%d]", i))
 		}
 	}
 	if o.Method == http.MethodHead && o.Body != "" {
-		fault("is asked for, but an answer to HEAD has none", "method: GET", "body")
+		fault("is asked for, but an answer to HEAD has none", "method: GET", "body", "method")
 	}
 	o.Reason.validate(httpReasons, fault)
 }

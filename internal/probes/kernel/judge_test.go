@@ -221,7 +221,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	type validator interface {
 		Validate(func(what, allowed string, keys ...string))
 	}
-	order, groups := []string{"fatalPercent", "degradedPercent"}, []string{"cgroups"}
+	order := []string{"fatalPercent", "degradedPercent"}
 	for _, tc := range []struct {
 		options validator
 		want    [][]string // keys of each fault
@@ -230,7 +230,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{ProcessIDsOptions{DegradedPercent: 80, FatalPercent: 79}, [][]string{order}},
 		{ProcessIDsOptions{DegradedPercent: 80}, nil},
 		{ProcessIDsOptions{Cgroups: []string{"kubepods.slice", "a/b"}}, nil},
-		{ProcessIDsOptions{Cgroups: []string{"", "/a", "a/", "../a", "a/../b", "."}}, [][]string{groups, groups, groups, groups, groups, groups}},
+		{ProcessIDsOptions{Cgroups: []string{"", "/a", "a/", "../a", "a/../b", "."}}, [][]string{{"cgroups[0]"}, {"cgroups[1]"}, {"cgroups[2]"}, {"cgroups[3]"}, {"cgroups[4]"}, {"cgroups[5]"}}},
 		{FileHandlesOptions{DegradedPercent: 2, FatalPercent: 1}, [][]string{order}},
 		{ConntrackOptions{DegradedPercent: 2, FatalPercent: 1}, [][]string{order}},
 		{ConntrackOptions{FatalPercent: 1}, nil},

@@ -43,9 +43,9 @@ func (o ProcessIDsOptions) bounds() bounds {
 // Validate reports bounds out of order, and paths that lead out of the hierarchy.
 func (o ProcessIDsOptions) Validate(fault func(what, allowed string, keys ...string)) {
 	o.bounds().validate(fault)
-	for _, group := range o.Cgroups {
+	for i, group := range o.Cgroups {
 		if group == "" || path.Clean("/"+group) != "/"+group {
-			fault(fmt.Sprintf("%q is not a path of a control group", group), `a path without ".." and without a slash at its ends, e.g. kubepods.slice`, "cgroups")
+			fault(fmt.Sprintf("%q is not a path of a control group", group), `a path without ".." and without a slash at its ends, e.g. kubepods.slice`, fmt.Sprintf("cgroups[%d]", i))
 		}
 	}
 }

@@ -48,9 +48,9 @@ type InterfacesOptions struct {
 
 // Validate reports patterns that are none.
 func (o InterfacesOptions) Validate(fault func(what, allowed string, keys ...string)) {
-	for _, pattern := range o.Interfaces {
+	for i, pattern := range o.Interfaces {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			fault(fmt.Sprintf("%q is not a pattern", pattern), "a name, or a pattern with *, ? and [ ]", "interfaces")
+			fault(fmt.Sprintf("%q is not a pattern", pattern), "a name, or a pattern with *, ? and [ ]", fmt.Sprintf("interfaces[%d]", i))
 		}
 	}
 }

@@ -172,7 +172,7 @@ func TestPatternsAreChecked(t *testing.T) {
 		var faults int
 		InterfacesOptions{Interfaces: []string{"lo", pattern}}.Validate(func(_, _ string, keys ...string) {
 			faults++
-			if !reflect.DeepEqual(keys, []string{"interfaces"}) {
+			if !reflect.DeepEqual(keys, []string{"interfaces[1]"}) {
 				t.Errorf("%q: keys %q", pattern, keys)
 			}
 		})

@@ -23,11 +23,11 @@ func TestOptionsThatCannotBeMeant(t *testing.T) {
 		{"an address without a port", runtime.KubeletOptions{Address: "127.0.0.1"}, "address"},
 		{"port 0", runtime.KubeletOptions{Address: "127.0.0.1:0"}, "address"},
 		{"units", runtime.UnitsOptions{Units: []string{"kubelet.service", `dev-disk-by\x2dlabel-data.mount`, "getty@tty1.service"}, InstalledUnits: []string{"kubelet.service"}, OptionalUnits: []string{"a.timer"}}, ""},
-		{"a unit without its type", runtime.UnitsOptions{Units: []string{"kubelet"}}, "units"},
-		{"a template", runtime.UnitsOptions{OptionalUnits: []string{"getty@.service"}}, "optionalUnits"},
-		{"a pattern", runtime.UnitsOptions{InstalledUnits: []string{"k*.service"}}, "installedUnits"},
-		{"a unit twice", runtime.UnitsOptions{Units: []string{"a.service", "a.service"}}, "units"},
-		{"a unit that must and should run", runtime.UnitsOptions{Units: []string{"a.service"}, OptionalUnits: []string{"a.service"}}, "optionalUnits"},
+		{"a unit without its type", runtime.UnitsOptions{Units: []string{"kubelet"}}, "units[0]"},
+		{"a template", runtime.UnitsOptions{OptionalUnits: []string{"getty@.service"}}, "optionalUnits[0]"},
+		{"a pattern", runtime.UnitsOptions{InstalledUnits: []string{"k*.service"}}, "installedUnits[0]"},
+		{"a unit twice", runtime.UnitsOptions{Units: []string{"a.service", "a.service"}}, "units[1] units[0]"},
+		{"a unit that must and should run", runtime.UnitsOptions{Units: []string{"a.service"}, OptionalUnits: []string{"a.service"}}, "optionalUnits[0] units[0]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var faults []string

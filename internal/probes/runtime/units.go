@@ -57,20 +57,22 @@ var unitName = regexp.MustCompile(`^[a-zA-Z0-9:_.\\@-]{1,240}\.(service|socket|t
 
 // Validate reports names that no unit can have, and those that are there twice.
 func (o UnitsOptions) Validate(fault func(what, allowed string, keys ...string)) {
-	listed := map[string]string{}
+	type place struct{ list, item string }
+	listed := map[string]place{}
 	for _, list := range []struct {
 		key   string
 		names []string
 	}{{"units", o.Units}, {"installedUnits", o.InstalledUnits}, {"optionalUnits", o.OptionalUnits}} {
-		for _, name := range list.names {
+		for i, name := range list.names {
+			at := place{list: list.key, item: fmt.Sprintf("%s[%d]", list.key, i)}
 			if !unitName.MatchString(name) || strings.Contains(name, "@.") {
-				fault(fmt.Sprintf("%q is not the name of a unit", name), "a name with its type, e.g. kubelet.service or getty@tty1.service", list.key)
+				fault(fmt.Sprintf("%q is not the name of a unit", name), "a name with its type, e.g. kubelet.service or getty@tty1.service", at.item)
 			}
 			// One of the defaults of installedUnits may be listed elsewhere: the other list says more.
-			if before := listed[name]; before == list.key || before == "units" && list.key == "optionalUnits" {
-				fault(fmt.Sprintf("%s is also in %s", name, before), "each unit once", list.key)
+			if before := listed[name]; before.list == at.list || before.list == "units" && at.list == "optionalUnits" {
+				fault(fmt.Sprintf("%s is also in %s", name, before.list), "each unit once", at.item, before.item)
 			}
-			listed[name] = list.key
+			listed[name] = at
 		}
 	}
 }

@@ -175,7 +175,7 @@ func TestMountOptionsThatContradictThemselves(t *testing.T) {
 		{name: "a path that no table shows", change: func(o *MountOptions) { o.Path = "/data/" }, key: "path"},
 		{name: "a write check of what must be read-only", change: func(o *MountOptions) { o.WriteCheck, o.Access = true, readsOnly }, key: "writeCheck"},
 		{name: "two options in one", change: func(o *MountOptions) { o.Options = []string{"nodev", "nosuid,noexec"} }, key: "options[1]"},
-		{name: "read-only and not", change: func(o *MountOptions) { o.Options = []string{"ro"} }, key: "options"},
+		{name: "read-only and not", change: func(o *MountOptions) { o.Options = []string{"ro"} }, key: "options[0]"},
 		{name: "fatal above degraded", change: func(o *MountOptions) { o.SpaceFatalPercent = 11 }, key: "spaceFatalPercent"},
 		{name: "fatal above degraded, in bytes", change: func(o *MountOptions) { o.SpaceDegradedBytes, o.SpaceFatalBytes = 1, 2 }, key: "spaceFatalBytes"},
 		{name: "fatal above degraded, of inodes", change: func(o *MountOptions) { o.InodesFatalPercent = 11 }, key: "inodesFatalPercent"},

@@ -61,14 +61,14 @@ func (o MountOptions) Validate(fault func(what, allowed string, keys ...string))
 		fault(fmt.Sprintf("%q is not as a mount table shows it", o.Path), path.Clean(o.Path), "path")
 	}
 	if o.WriteCheck && o.Access == readsOnly {
-		fault("cannot succeed on a mount that must be read-only", "false with access: readOnly", "writeCheck")
+		fault("cannot succeed on a mount that must be read-only", "false with access: readOnly", "writeCheck", "access")
 	}
 	for i, option := range o.Options {
 		if option == "" || strings.ContainsAny(option, ", ") {
-			fault(fmt.Sprintf("%q is not one option", option), "e.g. nodev", fmt.Sprintf("options[%d]", i), "options")
+			fault(fmt.Sprintf("%q is not one option", option), "e.g. nodev", fmt.Sprintf("options[%d]", i))
 		}
 		if o.Access == readWrite && option == "ro" {
-			fault(`"ro" contradicts access: readWrite`, "access: readOnly", "options")
+			fault(`"ro" contradicts access: readWrite`, "access: readOnly", fmt.Sprintf("options[%d]", i), "access")
 		}
 	}
 	o.FillOptions.Validate(fault)
