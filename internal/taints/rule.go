@@ -49,6 +49,8 @@ type Rule struct {
 	Taints []Taint
 	// MaxTainted bounds the nodes held; nil for no bound.
 	MaxTainted *intstr.IntOrString
+	// TaintNewNodes puts the taints on nodes while they are created; see AtBirth.
+	TaintNewNodes bool
 	// Frozen rules change nothing: they neither add nor remove, and taints they own stay. Rules in dry run and suspended
 	// ones are frozen, and so are rules whose selector cannot be parsed, since nobody can say what they select.
 	Frozen bool
@@ -73,6 +75,7 @@ func Compile(rule *readinessv1alpha1.NodeReadinessRule) (*Rule, error) {
 		Regate:        spec.RegateOnReboot,
 		Taints:        compileTaints(spec),
 		MaxTainted:    spec.MaxTainted,
+		TaintNewNodes: spec.TaintNewNodes,
 		Frozen:        spec.DryRun || spec.Suspend,
 		remembers:     spec.MaxTainted != nil,
 	}
