@@ -51,7 +51,7 @@ func (b *Bounds) Rebuild(rules *Rules, nodes []*corev1.Node) {
 		return
 	}
 	for _, node := range nodes {
-		for _, rule := range rules.selecting(node) {
+		for _, rule := range rules.Selecting(node) {
 			t := b.byRule[rule.UID]
 			if t == nil {
 				continue
@@ -87,7 +87,7 @@ func (b *Bounds) Settle(node *corev1.Node, rules *Rules, spared []types.UID) (ca
 		return nil
 	}
 	var selecting []types.UID
-	for _, rule := range rules.selecting(node) {
+	for _, rule := range rules.Selecting(node) {
 		if b.byRule[rule.UID] != nil {
 			selecting = append(selecting, rule.UID)
 		}

@@ -106,7 +106,7 @@ func Decide(node *corev1.Node, rules *Rules, seen Seen) Decision {
 // collect asks every live rule that selects the node.
 func collect(node *corev1.Node, rules *Rules, seen Seen) said {
 	says := said{claims: map[ID]claim{}, passed: map[types.UID]bool{}}
-	for _, rule := range rules.selecting(node) {
+	for _, rule := range rules.Selecting(node) {
 		says.due = sooner(says.due, rule.due(node, seen))
 		if rule.Frozen {
 			continue

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 )
@@ -55,6 +56,36 @@ func effect(e corev1.TaintEffect) edit[apiRule] {
 	return func(r *apiRule) { r.Spec.Taint.Effect = e }
 }
 func allowEviction(r *apiRule) { r.Spec.AllowEviction = true }
+
+// also adds further taints, as key=value:effect.
+func also(more ...string) edit[apiRule] {
+	return func(r *apiRule) {
+		for _, m := range more {
+			t := parseTaint(m)
+			r.Spec.Taints = append(r.Spec.Taints, readinessv1alpha1.TaintSpec{Key: t.Key, Value: t.Value, Effect: t.Effect})
+		}
+	}
+}
+
+// atMost bounds the nodes held, as a number or a percentage.
+func atMost(bound string) edit[apiRule] {
+	return func(r *apiRule) { r.Spec.MaxTainted = new(intstr.Parse(bound)) }
+}
+
+// waits makes changes of the rule's first condition last before they count.
+func waits(adding, removing time.Duration) edit[apiRule] {
+	return func(r *apiRule) {
+		r.Spec.Conditions[0].For = &readinessv1alpha1.Hold{Adding: &metav1.Duration{Duration: adding}, Removing: &metav1.Duration{Duration: removing}}
+	}
+}
+
+// ages makes the rule's first condition too old after a time.
+func ages(limit time.Duration) edit[apiRule] {
+	return func(r *apiRule) { r.Spec.Conditions[0].MaxAge = &metav1.Duration{Duration: limit} }
+}
+
+func suspended(r *apiRule) { r.Spec.Suspend = true }
+func regates(r *apiRule)   { bootstrapOnly(r); r.Spec.RegateOnReboot = true }
 func pool(name string) edit[apiRule] {
 	return func(r *apiRule) {
 		r.Spec.NodeSelector.MatchLabels = map[string]readinessv1alpha1.LabelValue{"pool": readinessv1alpha1.LabelValue(name)}

@@ -65,7 +65,7 @@ func (h History) Observe(node *corev1.Node, rules *Rules, agent Agent, now time.
 	next, _ := h.Hear(node, rules, now)
 	next.agent = agent
 	var holds map[holdID]hold
-	for _, rule := range rules.selecting(node) {
+	for _, rule := range rules.Selecting(node) {
 		if !rule.waits || rule.Completed(node) {
 			continue
 		}

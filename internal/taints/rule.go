@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,66 +144,4 @@ func (r *Rule) holds(node *corev1.Node) bool { return ReadRecord(node).Names(r.U
 // knows reports whether the rule has judged the node before. Rules that treat such nodes like any other know all.
 func (r *Rule) knows(node *corev1.Node) bool {
 	return !r.remembers || slices.Contains(readJudged(node), r.UID)
-}
-
-// Rules is an immutable set of compiled rules, ordered by name. Rules that do not exist or are being deleted are not in
-// it: what they own is removed.
-type Rules struct {
-	byName []*Rule
-	byUID  map[types.UID]*Rule
-	// heard are the condition types whose reporters have to be listened to, with the shortest maxAge asked of each; 0 for
-	// none.
-	heard map[string]time.Duration
-}
-
-// NewRules makes a set of the rules given.
-func NewRules(rules ...*Rule) *Rules {
-	set := &Rules{byName: slices.Clone(rules), byUID: make(map[types.UID]*Rule, len(rules)), heard: map[string]time.Duration{}}
-	slices.SortFunc(set.byName, func(a, b *Rule) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-	})
-	for _, r := range set.byName {
-		set.byUID[r.UID] = r
-		for _, required := range r.Requirements {
-			if required.MaxAge == nil && !r.Regate {
-				continue
-			}
-			shortest := set.heard[required.Type]
-			if required.MaxAge != nil && (shortest == 0 || required.MaxAge.Duration < shortest) {
-				shortest = required.MaxAge.Duration
-			}
-			set.heard[required.Type] = shortest
-		}
-	}
-	return set
-}
-
-// All returns the rules by name. The slice must not be changed.
-func (s *Rules) All() []*Rule { return s.byName }
-
-// Get returns the rule with that UID, or nil.
-func (s *Rules) Get(uid types.UID) *Rule { return s.byUID[uid] }
-
-// selecting returns the rules that select the node, by name.
-func (s *Rules) selecting(node *corev1.Node) []*Rule {
-	var out []*Rule
-	for _, r := range s.byName {
-		if r.Selects(node) {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
-// Enforcing returns the same set with one rule enforced, whatever its dryRun says: the "what if" of a dry run.
-func (s *Rules) Enforcing(uid types.UID) *Rules {
-	rules := slices.Clone(s.byName)
-	for i, r := range rules {
-		if r.UID == uid {
-			live := *r
-			live.Frozen = false
-			rules[i] = &live
-		}
-	}
-	return NewRules(rules...)
 }
