@@ -47,7 +47,7 @@ func BenchmarkAllNodesAtOnce(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	f := &fleet{world: w, clients: clients, workers: o.Concurrency, nodes: nodesInBenchmarks(b)}
+	f := &benchFleet{world: w, clients: clients, workers: o.Concurrency, nodes: nodesInBenchmarks(b)}
 	f.make(b)
 	w.rule(b, "bench", "bench")
 	w.run(b, o)
@@ -91,14 +91,14 @@ func BenchmarkAllNodesAtOnce(b *testing.B) {
 	})
 }
 
-// fleet is nodes that the controller taints, and as many that a bare loop does.
-type fleet struct {
+// benchFleet is nodes that the controller taints, and as many that a bare loop does.
+type benchFleet struct {
 	*world
 	clients        kubernetes.Interface
 	workers, nodes int
 }
 
-func (f *fleet) make(b *testing.B) {
+func (f *benchFleet) make(b *testing.B) {
 	for prefix, pool := range map[string]string{"controlled-": "bench", "bare-": "other"} {
 		f.each(b, prefix, func(ctx context.Context, name string) error {
 			// As many fields as a node has, so that a write costs what it costs.
@@ -115,7 +115,7 @@ func (f *fleet) make(b *testing.B) {
 }
 
 // each calls do for every node of one kind, with as many workers as the controller has.
-func (f *fleet) each(b *testing.B, prefix string, do func(ctx context.Context, name string) error) {
+func (f *benchFleet) each(b *testing.B, prefix string, do func(ctx context.Context, name string) error) {
 	b.Helper()
 	names := make(chan string)
 	var workers sync.WaitGroup
@@ -135,19 +135,19 @@ func (f *fleet) each(b *testing.B, prefix string, do func(ctx context.Context, n
 	workers.Wait()
 }
 
-func (f *fleet) taint(ctx context.Context, name string, held bool) error {
+func (f *benchFleet) taint(ctx context.Context, name string, held bool) error {
 	if held {
 		return f.taintAs(ctx, name, `[{"op":"add","path":"/spec/taints","value":[{"key":"r.example.com/bench","value":"pending","effect":"NoSchedule"}]}]`)
 	}
 	return f.taintAs(ctx, name, `[{"op":"add","path":"/spec/taints","value":[]}]`)
 }
 
-func (f *fleet) taintAs(ctx context.Context, name, patch string) error {
+func (f *benchFleet) taintAs(ctx context.Context, name, patch string) error {
 	_, err := f.clients.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }
 
-func (f *fleet) condition(ctx context.Context, name string, held bool) error {
+func (f *benchFleet) condition(ctx context.Context, name string, held bool) error {
 	status := "True"
 	if held {
 		status = "False"
@@ -159,7 +159,7 @@ func (f *fleet) condition(ctx context.Context, name string, held bool) error {
 
 // await waits until every node of the controller is held, or none is. It follows them with a watch, so that waiting costs the API
 // server as little as it can.
-func (f *fleet) await(b *testing.B, held bool) {
+func (f *benchFleet) await(b *testing.B, held bool) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
 	defer cancel()
@@ -200,7 +200,7 @@ func (f *fleet) await(b *testing.B, held bool) {
 }
 
 // compare runs pairs, each first the controller's part and then the bare loop's or the other way round.
-func (f *fleet) compare(b *testing.B, controller, bare func(held bool) time.Duration) {
+func (f *benchFleet) compare(b *testing.B, controller, bare func(held bool) time.Duration) {
 	var ours, theirs, ratios []float64
 	held := false
 	for i := 0; b.Loop(); i++ {
@@ -222,7 +222,7 @@ func (f *fleet) compare(b *testing.B, controller, bare func(held bool) time.Dura
 }
 
 // settle lets the events of a part get out of the way of the next.
-func (f *fleet) settle(b *testing.B) {
+func (f *benchFleet) settle(b *testing.B) {
 	mark, err := f.Mark()
 	if err != nil {
 		b.Fatal(err)
