@@ -27,21 +27,21 @@ import (
 
 // nodes brings single nodes to what rules and agents make of them.
 type nodes struct {
-	cache    cache.Cache
-	client   client.Client
-	live     client.Reader
-	writer   *nodewriter.Writer
-	rules    *readiness.Rules
-	failures *readiness.Failures
-	memory   *readiness.Memory
-	status   *readiness.Status
-	events   *events.Queue
-	agents   *watch.Watch
-	spells   spells
-	arrivals arrivals
-	metrics  *metrics.Metrics
-	grace    time.Duration
-	log      logr.Logger
+	cache     cache.Cache
+	client    client.Client
+	live      client.Reader
+	writer    *nodewriter.Writer
+	rules     *readiness.Rules
+	memory    *readiness.Memory
+	standings *readiness.Standings
+	status    *readiness.Status
+	events    *events.Queue
+	agents    *watch.Watch
+	spells    spells
+	arrivals  arrivals
+	metrics   *metrics.Metrics
+	grace     time.Duration
+	log       logr.Logger
 
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
 }
@@ -53,7 +53,6 @@ func (n *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	defer n.status.Wake()
 	if node == nil {
 		n.forget(request.Name)
 		return reconcile.Result{}, nil
@@ -100,8 +99,10 @@ func (n *nodes) read(ctx context.Context, name string) (*corev1.Node, *fettlev1a
 
 func (n *nodes) forget(name string) {
 	n.writer.Forget(name)
-	n.failures.Clear(name)
 	n.spells.end(name)
+	if n.standings.Forget(name) {
+		n.status.Wake()
+	}
 	n.enqueueAll(n.memory.Forget(name))
 }
 
@@ -133,25 +134,33 @@ func (n *nodes) taint(ctx context.Context, node *corev1.Node, agent taints.Agent
 		return nodewriter.Change{Taints: decision.Taints, TaintsChanged: decision.TaintsChanged, Annotations: decision.Annotations}
 	})
 	n.enqueueAll(n.memory.Settle(written, rules, decision))
+	if ctx.Err() == nil {
+		n.tell(readiness.Judgement{Was: node, Node: written, Rules: rules, Decision: decision, Fault: err, At: time.Now()})
+	}
 	if err != nil {
 		if ctx.Err() == nil {
-			owed := concerned(node, decision, rules)
-			n.failures.Set(node.Name, err, owed, time.Now())
-			n.countFailure(err, owed, rules)
+			n.countFailure(err, concerned(node, decision, rules), rules)
 		}
 		n.arrivals.putBack(node.Name, since)
 		return written, 0, err
 	}
-	n.failures.Clear(node.Name)
 	n.countWrite(ctx, node, decision, rules, since)
-	for _, e := range readiness.Events(node, decision.Changes, rules, time.Now()) {
-		n.log.V(1).Info(e.Note, "node", node.Name)
-		n.events.Add(e)
-	}
 	if !decision.Due.IsZero() {
 		again = max(time.Until(decision.Due), time.Millisecond)
 	}
 	return written, again, nil
+}
+
+// tell lets people know what was decided for a node, and what came of it.
+func (n *nodes) tell(judgement readiness.Judgement) {
+	told, changed := n.standings.Take(judgement)
+	for _, e := range told {
+		n.log.V(1).Info(e.Note, "node", judgement.Node.Name)
+		n.events.Add(e)
+	}
+	if changed {
+		n.status.Wake()
+	}
 }
 
 // concerned gives the rules on whose account a decision was to be written.

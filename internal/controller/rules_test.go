@@ -116,7 +116,9 @@ func TestRules(t *testing.T) {
 		w.rule(t, "edited", "edited")
 		w.tainted(t, "edited", "r.example.com/edited=pending:NoSchedule")
 		versions := w.versions(t, "edited")
-		w.editRule(t, "edited", func(r *rule) { r.Spec.Taint.Key, r.Spec.Taint.Effect, r.Spec.AllowEviction = "r.example.com/moved", "NoExecute", true })
+		w.editRule(t, "edited", func(r *rule) {
+			r.Spec.Taint.Key, r.Spec.Taint.Effect, r.Spec.AllowEviction = "r.example.com/moved", "NoExecute", true
+		})
 		seen := until(t, versions, "the new taint", taintedWith("moved"))
 		for _, n := range seen[:len(seen)-1] {
 			if !taintedWith("r.example.com/edited")(n) {
@@ -173,9 +175,12 @@ func TestRules(t *testing.T) {
 		w.condition(t, "dry-3", network, "True")
 		w.rule(t, "dry", "dry", dryRun)
 		w.dryRun(t, "dry", readinessv1alpha1.DryRunResults{AffectedNodes: 3, TaintsToAdd: 2, TaintsToRemove: 1, RiskyOperations: 1,
-			Summary: "would taint 2: dry-1, dry-2; would untaint 1: dry-3; example.com/Network is missing on 1: dry-1"})
+			NodesToTaint: []string{"dry-1", "dry-2"}, NodesToUntaint: []string{"dry-3"},
+			MissingConditions: []readinessv1alpha1.MissingCondition{{Type: network, Count: 1, Nodes: []string{"dry-1"}}},
+			Summary:           "would taint 2: dry-1, dry-2; would untaint 1: dry-3; example.com/Network is missing on 1: dry-1"})
 		w.condition(t, "dry-1", network, "True")
 		w.dryRun(t, "dry", readinessv1alpha1.DryRunResults{AffectedNodes: 2, TaintsToAdd: 1, TaintsToRemove: 1,
+			NodesToTaint: []string{"dry-2"}, NodesToUntaint: []string{"dry-3"},
 			Summary: "would taint 1: dry-2; would untaint 1: dry-3"})
 		w.status(t, "dry", "True", readiness.ReasonDryRun, readinessv1alpha1.NodeCounts{Selected: 3, Ready: 2, Held: 1})
 		w.tainted(t, "dry-2")
@@ -189,7 +194,7 @@ func TestRules(t *testing.T) {
 		w.editRule(t, "dry", dryRun)
 		w.status(t, "dry", "True", readiness.ReasonDryRun, readinessv1alpha1.NodeCounts{Selected: 3, Ready: 2, Held: 1})
 		w.condition(t, "dry-2", network, "True")
-		w.dryRun(t, "dry", readinessv1alpha1.DryRunResults{AffectedNodes: 1, TaintsToRemove: 1, Summary: "would untaint 1: dry-2"})
+		w.dryRun(t, "dry", readinessv1alpha1.DryRunResults{AffectedNodes: 1, TaintsToRemove: 1, NodesToUntaint: []string{"dry-2"}, Summary: "would untaint 1: dry-2"})
 		w.tainted(t, "dry-2", "r.example.com/dry=pending:NoSchedule")
 	})
 
@@ -304,9 +309,12 @@ func testFailingWrites(t *testing.T, w *world) {
 	}
 	w.tainted(t, "refused", "r.example.com/refused=pending:NoSchedule")
 	w.status(t, "refused", "True", readiness.ReasonEnforced, readinessv1alpha1.NodeCounts{Selected: 2, Held: 2})
+	w.event(t, "refused", "WriteFailed", "WriteNode", "this node takes no such taint")
+	w.event(t, "refused", "WritesFailing", "EvaluateRule", "1 node (refused)")
+	w.event(t, "refused", "TaintAdded", "AddTaint", "added taint r.example.com/refused:NoSchedule to 1 node: refused") // told last
 }
 
-// event waits for an event about a node.
+// event waits for an event about a node, or a rule.
 func (w *world) event(t *testing.T, node, reason, action, note string) {
 	t.Helper()
 	w.eventually(t, "event "+reason+" about node "+node, func() (bool, string) {

@@ -154,16 +154,17 @@ func (s *setup) addParts(ctx context.Context) error {
 	s.informers.Store(&informers)
 
 	writer := nodewriter.New(c, s.mgr.GetAPIReader())
-	memory, failures := &readiness.Memory{}, &readiness.Failures{}
+	memory := &readiness.Memory{}
 	rules := readiness.NewRules(caches, memory)
-	status := readiness.NewStatus(caches, c, rules, failures, memory, s.o.Log.WithName("status"))
+	standings := readiness.NewStandings(rules, memory)
 	instance, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("find the name of this machine: %w", err)
 	}
 	queue := events.NewQueue(c, instance, writer.Busy, s.o.Log.WithName("events"))
+	status := readiness.NewStatus(caches, c, standings, queue, s.o.Log.WithName("status"))
 	n := &nodes{
-		cache: caches, client: c, live: s.mgr.GetAPIReader(), writer: writer, rules: rules, failures: failures, memory: memory,
+		cache: caches, client: c, live: s.mgr.GetAPIReader(), writer: writer, rules: rules, memory: memory, standings: standings,
 		status: status, events: queue, metrics: s.metrics, grace: s.o.HostLifecycleGracePeriod, log: s.o.Log.WithName("nodes"),
 	}
 	n.agents = watch.New(watch.Options{

@@ -1,10 +1,7 @@
 package readiness
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,163 +12,199 @@ import (
 	"github.com/fettle-dev/fettle/internal/taints"
 )
 
-// Bounds of what a status says; the CRD has the same.
-const (
-	maxNodes          = 100
-	maxFailureMessage = 1024
-	maxSummary        = 4096
-	// Bounds of the lists in bytes, so that a rule stays well under 64 KiB whatever nodes and conditions are called.
-	maxAppliedBytes, maxFailedBytes, maxEvaluationBytes = 14 << 10, 12 << 10, 24 << 10
-	// maxNamed bounds the nodes that a summary names for each thing it says.
-	maxNamed = 10
-)
-
-// subject is a rule and what is needed to judge it.
+// subject is a rule and what is needed to write its status.
 type subject struct {
+	// api has the status as last written.
 	api      *readinessv1alpha1.NodeReadinessRule
 	compiled *taints.Rule
 	fault    error // of compiling
-	rules    *taints.Rules
-	// was is the status as last written.
-	was      readinessv1alpha1.NodeReadinessRuleStatus
-	failures *Failures
-	memory   *Memory
+	view     view
+	// unseen are condition types that no node has or had.
+	unseen   []string
+	findings []Finding
+	// failure is why a node of the view failed.
+	failure func(node string) *Failure
+	// look gives a node of the view and what is known of it; nil for one that is gone.
+	look func(node string) (*corev1.Node, taints.Seen)
 }
 
-// judge computes the status of a rule from all nodes, sorted by name. Times in it change only with what they are about.
-func (s subject) judge(nodes []*corev1.Node, now time.Time) readinessv1alpha1.NodeReadinessRuleStatus {
+// judge computes the status of a rule. Times in it change only with what they are about.
+func (s subject) judge(now time.Time) readinessv1alpha1.NodeReadinessRuleStatus {
+	now = now.Truncate(time.Second)
 	status := readinessv1alpha1.NodeReadinessRuleStatus{
 		ObservedGeneration: s.api.Generation,
-		Nodes:              &readinessv1alpha1.NodeCounts{},
-		Conditions:         slices.Clone(s.was.Conditions),
+		Conditions:         s.conditions(now),
 	}
-	preview := newPreview(s, now)
-	applied := int32(0)
-	appliedRoom, failedRoom, evaluationRoom := room{maxNodes, maxAppliedBytes}, room{maxNodes, maxFailedBytes}, room{maxNodes, maxEvaluationBytes}
-	for _, node := range nodes {
-		if !s.compiled.Selects(node) {
-			preview.left(node)
-			continue
-		}
-		status.Nodes.Selected++
-		failure, failed := s.failures.of(node.Name, s.compiled.UID)
-		if failed {
-			status.Nodes.Failed++
-			if f := s.failedNode(node.Name, failure); failedRoom.takes(f) {
-				status.FailedNodes = append(status.FailedNodes, f)
-			}
-		}
-		held := !s.compiled.Completed(node) && !s.compiled.Fulfilled(node, s.memory.View(node, now))
-		if held {
-			status.Nodes.Held++
-			if !evaluationRoom.full() {
-				if e := s.evaluation(node, now); evaluationRoom.takes(e) {
-					status.NodeEvaluations = append(status.NodeEvaluations, e)
-				}
-			}
-		} else {
-			status.Nodes.Ready++
-		}
-		if !s.api.Spec.DryRun && !failed && s.applied(node, held) {
-			applied++
-			if appliedRoom.takes(node.Name) {
-				status.AppliedNodes = append(status.AppliedNodes, node.Name)
-			}
-		}
-		preview.selected(node)
+	if s.api.Spec.Suspend || s.fault != nil {
+		return status
 	}
-	status.DryRunResults = preview.results()
-	apimeta.SetStatusCondition(&status.Conditions, s.ready(status.Nodes, applied, now))
+	counts := s.view.counts
+	status.Nodes = &counts
+	status.UnseenConditionTypes = fitting(s.unseen, room{len(s.unseen), maxUnseenBytes})
+	status.FailedNodes = s.failed(now)
+	status.NodeEvaluations = s.evaluations(now)
+	if s.api.Spec.DryRun {
+		status.DryRunResults = dryRunResults(s.api.Spec.Conditions, s.view.nodes)
+	} else {
+		status.AppliedNodes = s.applied()
+	}
 	return status
 }
 
-// applied reports whether the node is as this rule wants it: held and owned by the rule, or not owned by it.
-func (s subject) applied(node *corev1.Node, held bool) bool {
-	return taints.ReadRecord(node).Names(s.compiled.UID) == held && (!held || s.compiled.Tainted(node))
+// applied are nodes that are as the rule wants them.
+func (s subject) applied() []string {
+	var names []string
+	for space, nodes := (room{maxNodes, maxAppliedBytes}), s.view.nodes; len(nodes) > 0; nodes = nodes[1:] {
+		n := nodes[0]
+		if n.failed {
+			continue
+		}
+		if !space.takes(n.name) {
+			break
+		}
+		names = append(names, n.name)
+	}
+	return names
 }
 
-func (s subject) evaluation(node *corev1.Node, now time.Time) readinessv1alpha1.NodeEvaluation {
+func (s subject) failed(now time.Time) []readinessv1alpha1.NodeFailure {
+	if s.view.counts.Failed == 0 {
+		return nil
+	}
+	was := byName(s.api.Status.FailedNodes, func(f readinessv1alpha1.NodeFailure) string { return f.NodeName })
+	var list []readinessv1alpha1.NodeFailure
+	space := room{maxNodes, maxFailedBytes}
+	for _, n := range s.view.nodes {
+		failure := (*Failure)(nil)
+		if n.failed {
+			failure = s.failure(n.name)
+		}
+		if failure == nil {
+			continue
+		}
+		f := readinessv1alpha1.NodeFailure{NodeName: n.name, Reason: failure.Reason, Message: failure.Message, LastEvaluationTime: metav1.Time{Time: now}}
+		if w, there := was[n.name]; there && w.Reason == f.Reason && w.Message == f.Message {
+			f.LastEvaluationTime = w.LastEvaluationTime
+		}
+		if !space.takes(f) {
+			break
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+func (s subject) evaluations(now time.Time) []readinessv1alpha1.NodeEvaluation {
+	if s.view.counts.Held == 0 {
+		return nil
+	}
+	was := byName(s.api.Status.NodeEvaluations, func(e readinessv1alpha1.NodeEvaluation) string { return e.NodeName })
+	var list []readinessv1alpha1.NodeEvaluation
+	space := room{maxNodes, maxEvaluationBytes}
+	for _, n := range s.view.nodes {
+		if n.outcome != held {
+			continue
+		}
+		node, seen := s.look(n.name)
+		if node == nil {
+			continue
+		}
+		e := s.evaluation(node, seen)
+		e.LastEvaluationTime = metav1.Time{Time: now}
+		if w, there := was[n.name]; there && w.TaintStatus == e.TaintStatus &&
+			slices.Equal(w.ConditionResults, e.ConditionResults) && slices.Equal(w.ObjectResults, e.ObjectResults) {
+			e.LastEvaluationTime = w.LastEvaluationTime
+		}
+		if !space.takes(e) {
+			break
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+func (s subject) evaluation(node *corev1.Node, seen taints.Seen) readinessv1alpha1.NodeEvaluation {
 	e := readinessv1alpha1.NodeEvaluation{
-		NodeName:           node.Name,
-		ConditionResults:   s.compiled.Results(node, s.memory.View(node, now)),
-		TaintStatus:        readinessv1alpha1.TaintAbsent,
-		LastEvaluationTime: metav1.Time{Time: now.Truncate(time.Second)},
+		NodeName:         node.Name,
+		ConditionResults: s.compiled.Results(node, seen),
+		ObjectResults:    s.compiled.ObjectResults(node, seen),
+		TaintStatus:      readinessv1alpha1.TaintAbsent,
+	}
+	for i := range e.ObjectResults {
+		e.ObjectResults[i].Message = capped(e.ObjectResults[i].Message, maxObjectMessage)
 	}
 	if s.compiled.Tainted(node) {
 		e.TaintStatus = readinessv1alpha1.TaintPresent
 	}
-	for _, was := range s.was.NodeEvaluations {
-		if was.NodeName == e.NodeName && was.TaintStatus == e.TaintStatus && slices.Equal(was.ConditionResults, e.ConditionResults) {
-			e.LastEvaluationTime = was.LastEvaluationTime
-		}
-	}
 	return e
 }
 
-func (s subject) failedNode(name string, f Failure) readinessv1alpha1.NodeFailure {
-	n := readinessv1alpha1.NodeFailure{NodeName: name, Reason: f.Reason, Message: f.Message, LastEvaluationTime: metav1.Time{Time: f.At.Truncate(time.Second)}}
-	for _, was := range s.was.FailedNodes {
-		if was.NodeName == name && was.Reason == n.Reason && was.Message == n.Message {
-			n.LastEvaluationTime = was.LastEvaluationTime
+// conditions are those of the rule: Ready, and whatever else there is to say. What is no longer said is left out.
+func (s subject) conditions(now time.Time) []metav1.Condition {
+	var conditions []metav1.Condition
+	for _, f := range append([]Finding{s.ready()}, s.others()...) {
+		says := statement(f.Reason)
+		c := metav1.Condition{
+			Type: says.Type, Status: says.Status, Reason: says.Reason, Message: capped(f.Message, maxStatementLength),
+			ObservedGeneration: s.api.Generation, LastTransitionTime: metav1.Time{Time: now},
 		}
+		if was := apimeta.FindStatusCondition(s.api.Status.Conditions, c.Type); was != nil && was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
+		conditions = append(conditions, c)
 	}
-	return n
+	return conditions
 }
 
-func (s subject) ready(counts *readinessv1alpha1.NodeCounts, applied int32, now time.Time) metav1.Condition {
-	c := metav1.Condition{
-		Type: ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: s.api.Generation,
-		LastTransitionTime: metav1.Time{Time: now.Truncate(time.Second)},
-	}
-	was := apimeta.FindStatusCondition(s.was.Conditions, ConditionReady)
-	settled := was != nil && was.Status == metav1.ConditionTrue && was.ObservedGeneration == s.api.Generation
-	no := func(reason, message string) { c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, message }
+func (s subject) ready() Finding {
+	counts := s.view.counts
 	switch {
 	case s.fault != nil:
-		no(ReasonInvalidSelector, capped(s.fault.Error(), maxFailureMessage))
+		return Finding{ReasonInvalidSelector, s.fault.Error()}
+	case s.api.Spec.Suspend:
+		return Finding{ReasonSuspended, "nodes are left as they are"}
+	case !s.view.complete:
+		return Finding{ReasonApplying, "the rule has not reached every node yet"}
 	case s.api.Spec.DryRun:
-		c.Reason, c.Message = ReasonDryRun, "nothing is written to nodes; dryRunResults say what would be"
+		return Finding{ReasonDryRun, "nothing is written to nodes; dryRunResults say what would be"}
 	case counts.Failed > 0:
-		no(ReasonWritesFailing, "the taints of some nodes could not be written; see failedNodes")
-	case applied < counts.Selected && !settled:
-		no(ReasonApplying, "some selected nodes have not been dealt with yet")
-	default:
-		c.Reason, c.Message = ReasonEnforced, "the taint is on the selected nodes that do not fulfil the conditions, and on no others on account of this rule"
+		return Finding{ReasonWritesFailing, "the taints of " + s.names(counts.Failed, func(n entry) bool { return n.failed }) + " cannot be written; see failedNodes"}
 	}
-	return c
+	return Finding{ReasonEnforced, "the taints are on the selected nodes that do not fulfil the rule, and on no others on account of this rule"}
 }
 
-// room is what is left of a list.
-type room struct{ entries, bytes int }
-
-func (r *room) full() bool { return r.entries <= 0 || r.bytes <= 0 }
-
-// takes reports whether there is room for an entry, and takes it up. The first that does not fit closes the list, so that
-// it is always the beginning of the whole.
-func (r *room) takes(entry any) bool {
-	if r.full() {
-		return false
+// others are what there is to say beside Ready.
+func (s subject) others() []Finding {
+	findings := slices.Clone(s.findings)
+	if s.fault != nil {
+		findings = append(findings, Finding{ReasonSelectorUnusable, "nothing is changed on the rule's account until its nodeSelector is corrected"})
 	}
-	encoded, err := json.Marshal(entry)
-	if err != nil { // plain data: cannot happen
-		panic(err)
+	if count := s.view.counts.Spared; count > 0 && !s.api.Spec.Suspend {
+		findings = append(findings, Finding{ReasonMaxTaintedReached, countedNodes(int(s.view.counts.Held)) + " of " +
+			countedNodes(int(s.view.counts.Selected)) + " are held, and maxTainted is " + s.api.Spec.MaxTainted.String() + ": " +
+			s.names(count, func(n entry) bool { return n.outcome == spared }) + " do not fulfil the rule and are left as they are"})
 	}
-	r.entries, r.bytes = r.entries-1, r.bytes-len(encoded)-1
-	return r.bytes >= 0
+	return findings
 }
 
-func capped(s string, limit int) string {
-	if len(s) <= limit {
-		return s
+// names says how many nodes there are of a kind, and the first names.
+func (s subject) names(count int32, which func(entry) bool) string {
+	var names []string
+	for _, n := range s.view.nodes {
+		if len(names) == maxNamed {
+			break
+		}
+		if which(n) {
+			names = append(names, n.name)
+		}
 	}
-	const more = " …"
-	return strings.ToValidUTF8(s[:limit-len(more)], "") + more
+	return countedNodes(int(count)) + " (" + named(names, int(count)) + ")"
 }
 
-// listed writes the first names of a list, and how many more there are.
-func listed(names []string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, ", ")
+func byName[E any](list []E, name func(E) string) map[string]E {
+	out := make(map[string]E, len(list))
+	for _, e := range list {
+		out[name(e)] = e
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+	return out
 }

@@ -12,113 +12,27 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/taints"
 )
 
-var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-
-func ruleOf(conditions ...string) *readinessv1alpha1.NodeReadinessRule {
-	r := &readinessv1alpha1.NodeReadinessRule{
-		ObjectMeta: metav1.ObjectMeta{Name: "r", UID: "11111111-0000-4000-8000-000000000000", Generation: 3},
-		Spec: readinessv1alpha1.NodeReadinessRuleSpec{
-			NodeSelector:    readinessv1alpha1.NodeSelector{MatchLabels: map[string]readinessv1alpha1.LabelValue{"pool": "a"}},
-			EnforcementMode: readinessv1alpha1.EnforcementModeContinuous,
-			Taint:           readinessv1alpha1.TaintSpec{Key: "r.example.com/x", Effect: "NoSchedule"},
-		},
-	}
-	for _, c := range conditions {
-		r.Spec.Conditions = append(r.Spec.Conditions, readinessv1alpha1.ConditionRequirement{Type: c, RequiredStatus: "True"})
-	}
-	return r
-}
-
-// subjectOf prepares a rule for judgement, with the status as it was.
-func subjectOf(t *testing.T, r *readinessv1alpha1.NodeReadinessRule) subject {
-	t.Helper()
-	compiled, err := taints.Compile(r)
-	return subject{api: r, compiled: compiled, fault: err, rules: taints.NewRules(compiled), was: r.Status, failures: &Failures{}, memory: &Memory{}}
-}
-
-func nodeNamed(name string, status corev1.ConditionStatus) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": "a"}}}
-	if status != "" {
-		n.Status.Conditions = []corev1.NodeCondition{{Type: "A", Status: status}}
-	}
-	return n
-}
-
-// decided gives the node after the rules were applied to it.
-func decided(n *corev1.Node, rules *taints.Rules) *corev1.Node {
-	d := taints.Decide(n, rules, taints.Seen{Now: noon})
-	n = n.DeepCopy()
-	n.Spec.Taints = d.Taints
-	for key, value := range d.Annotations {
-		if n.Annotations == nil {
-			n.Annotations = map[string]string{}
-		}
-		n.Annotations[key] = *value
-	}
-	return n
-}
-
-func TestStatusIsBoundedWhateverTheFleet(t *testing.T) {
-	var conditions []string
-	for i := range 32 {
-		conditions = append(conditions, fmt.Sprintf("%s/%d", strings.Repeat("c", 300), i))
-	}
-	for _, dry := range []bool{false, true} {
-		r := ruleOf(conditions...)
-		r.Spec.DryRun = dry
-		s := subjectOf(t, r)
-		var nodes []*corev1.Node
-		for i := range 5000 {
-			n := nodeNamed(fmt.Sprintf("%s-%04d", strings.Repeat("n", 240), i), "")
-			if !dry {
-				n = decided(n, s.rules)
-			}
-			nodes = append(nodes, n)
-			if i%2 == 0 {
-				s.failures.Set(n.Name, errors.New(strings.Repeat("e", 5000)), []types.UID{r.UID}, noon)
-			}
-		}
-		status := s.judge(nodes, noon)
-		encoded, err := json.Marshal(status)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(encoded) > 60<<10 {
-			t.Errorf("dry run %v: %d bytes", dry, len(encoded))
-		}
-		if *status.Nodes != (readinessv1alpha1.NodeCounts{Selected: 5000, Held: 5000, Failed: 2500}) {
-			t.Errorf("dry run %v: %+v", dry, *status.Nodes)
-		}
-		if dry && len(status.DryRunResults.Summary) > maxSummary {
-			t.Errorf("a summary of %d bytes", len(status.DryRunResults.Summary))
-		}
-		if len(status.NodeEvaluations) == 0 || status.NodeEvaluations[0].NodeName != nodes[0].Name {
-			t.Errorf("%d evaluations", len(status.NodeEvaluations))
-		}
-	}
-}
-
 func TestListsHoldTheFirstHundredByName(t *testing.T) {
-	s := subjectOf(t, ruleOf("A"))
-	var nodes []*corev1.Node
+	r := ruleOf("A")
+	c := newCluster(t, r)
 	for i := range 250 {
 		status := corev1.ConditionFalse
 		if i%2 == 0 {
 			status = corev1.ConditionTrue
 		}
-		nodes = append(nodes, decided(nodeNamed(fmt.Sprintf("n%03d", i), status), s.rules))
+		c.decide(nil, nodeNamed(fmt.Sprintf("n%03d", 249-i), status))
 	}
-	status := s.judge(nodes, noon)
-	if len(status.AppliedNodes) != 100 || status.AppliedNodes[99] != "n099" {
-		t.Errorf("applied: %d, last %v", len(status.AppliedNodes), status.AppliedNodes[len(status.AppliedNodes)-1])
+	status := c.status(r)
+	if len(status.AppliedNodes) != 100 || status.AppliedNodes[0] != "n000" || status.AppliedNodes[99] != "n099" {
+		t.Errorf("applied: %v", status.AppliedNodes)
 	}
-	if len(status.NodeEvaluations) != 100 || status.NodeEvaluations[99].NodeName != "n199" {
+	if len(status.NodeEvaluations) != 100 || status.NodeEvaluations[0].NodeName != "n000" || status.NodeEvaluations[99].NodeName != "n198" {
 		t.Errorf("held: %d", len(status.NodeEvaluations))
 	}
 	if *status.Nodes != (readinessv1alpha1.NodeCounts{Selected: 250, Ready: 125, Held: 125}) {
@@ -128,91 +42,236 @@ func TestListsHoldTheFirstHundredByName(t *testing.T) {
 
 func TestTimesChangeOnlyWithWhatTheyAreAbout(t *testing.T) {
 	r := ruleOf("A")
-	s := subjectOf(t, r)
-	nodes := []*corev1.Node{decided(nodeNamed("a", "False"), s.rules), decided(nodeNamed("b", "False"), s.rules)}
-	r.Status = s.judge(nodes, noon)
-	again := subjectOf(t, r).judge(nodes, noon.Add(time.Hour))
-	if !equality.Semantic.DeepEqual(r.Status, again) {
+	c := newCluster(t, r)
+	c.decide(nil, nodeNamed("a", "False"), nodeNamed("b", "False"))
+	c.decide(errors.New("no"), nodeNamed("f", "False"))
+	r.Status = c.status(r)
+	c.now = noon.Add(time.Hour)
+	if again := c.status(r); !equality.Semantic.DeepEqual(r.Status, again) {
 		t.Errorf("a second look changed the status:\n%+v\n%+v", r.Status, again)
 	}
-	nodes[1] = decided(nodeNamed("b", "Unknown"), s.rules)
-	later := subjectOf(t, r).judge(nodes, noon.Add(time.Hour))
-	if !later.NodeEvaluations[0].LastEvaluationTime.Time.Equal(noon) || !later.NodeEvaluations[1].LastEvaluationTime.Time.Equal(noon.Add(time.Hour)) {
-		t.Errorf("evaluations: %+v", later.NodeEvaluations)
+	c.decide(nil, nodeNamed("b", "Unknown"))
+	c.decide(errors.New("still no"), nodeNamed("f", "False"))
+	later := c.status(r)
+	for i, want := range []time.Time{noon, noon.Add(time.Hour), noon} {
+		if got := later.NodeEvaluations[i].LastEvaluationTime; !got.Time.Equal(want) {
+			t.Errorf("evaluation of %s at %v, want %v", later.NodeEvaluations[i].NodeName, got, want)
+		}
+	}
+	if got := later.FailedNodes[0].LastEvaluationTime; !got.Time.Equal(noon.Add(time.Hour)) {
+		t.Errorf("another failure is as old as the first: %v", got)
+	}
+	was, is := apimeta.FindStatusCondition(r.Status.Conditions, ConditionReady), apimeta.FindStatusCondition(later.Conditions, ConditionReady)
+	if !is.LastTransitionTime.Equal(&was.LastTransitionTime) {
+		t.Errorf("the transition of a condition that has not changed moved to %v", is.LastTransitionTime)
 	}
 }
 
-func TestReady(t *testing.T) {
-	unparsable := func(r *readinessv1alpha1.NodeReadinessRule) {
-		r.Spec.NodeSelector.MatchExpressions = []readinessv1alpha1.NodeSelectorRequirement{{Key: "a", Operator: "Near"}}
-	}
-	enforced := func(r *readinessv1alpha1.NodeReadinessRule) {
-		apimeta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{Type: ConditionReady, Status: "True", Reason: ReasonEnforced, ObservedGeneration: 3})
-	}
-	enforcedBefore := func(r *readinessv1alpha1.NodeReadinessRule) {
-		apimeta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{Type: ConditionReady, Status: "True", Reason: ReasonEnforced, ObservedGeneration: 2})
-	}
+// TestConditions gives rules of which one of two nodes does not fulfil the conditions.
+func TestConditions(t *testing.T) {
+	two := intstr.FromInt32(0)
 	for _, tc := range []struct {
-		name    string
-		change  func(*readinessv1alpha1.NodeReadinessRule)
-		applied bool
-		fails   bool
-		want    metav1.ConditionStatus
-		reason  string
+		name   string
+		change func(*apiRule)
+		// undecided leaves a node that nobody has looked at.
+		undecided bool
+		fails     bool
+		// again looks at a ready node a second time, not ready any more.
+		again bool
+		finds Finding
+		ready metav1.ConditionStatus
+		// reasons of all conditions, Ready first.
+		reasons string
+		says    string // in one of the messages
 	}{
-		{name: "a rule that every node follows", applied: true, want: "True", reason: ReasonEnforced},
-		{name: "a new rule that has not reached a node", want: "False", reason: ReasonApplying},
-		{name: "a new generation that has not reached a node", change: enforcedBefore, want: "False", reason: ReasonApplying},
-		{name: "one node's change does not make an enforced rule unready", change: enforced, want: "True", reason: ReasonEnforced},
-		{name: "a write that fails does", change: enforced, fails: true, want: "False", reason: ReasonWritesFailing},
-		{name: "a dry run has nothing to apply", change: func(r *readinessv1alpha1.NodeReadinessRule) { r.Spec.DryRun = true }, want: "True", reason: ReasonDryRun},
-		{name: "a selector that cannot be parsed", change: unparsable, want: "False", reason: ReasonInvalidSelector},
+		{name: "a rule that every node follows", ready: "True", reasons: ReasonEnforced},
+		{name: "a rule that has not reached a node", undecided: true, ready: "False", reasons: ReasonApplying},
+		{name: "a dry run that has not reached a node has no results yet", change: func(r *apiRule) { r.Spec.DryRun = true }, undecided: true, ready: "False", reasons: ReasonApplying},
+		{name: "a write that fails", fails: true, ready: "False", reasons: ReasonWritesFailing, says: "2 nodes (a, b)"},
+		{name: "a dry run", change: func(r *apiRule) { r.Spec.DryRun = true }, ready: "True", reasons: ReasonDryRun},
+		{name: "a suspended rule", change: func(r *apiRule) { r.Spec.Suspend = true }, ready: "True", reasons: ReasonSuspended},
+		{name: "a suspended rule in dry run", change: func(r *apiRule) { r.Spec.Suspend, r.Spec.DryRun = true, true }, ready: "True", reasons: ReasonSuspended},
+		{name: "a selector that cannot be parsed", change: unparsable, ready: "False", reasons: ReasonInvalidSelector + " " + ReasonSelectorUnusable, says: "Near"},
+		{name: "a rule at its bound", change: func(r *apiRule) { r.Spec.MaxTainted = &two }, again: true, ready: "True",
+			reasons: ReasonEnforced + " " + ReasonMaxTaintedReached, says: "maxTainted is 0: 1 node (b) do not fulfil"},
+		{name: "what a check finds", finds: Finding{ReasonTaintShared, "with rule s"}, ready: "True", reasons: ReasonEnforced + " " + ReasonTaintShared, says: "with rule s"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := ruleOf("A")
 			if tc.change != nil {
 				tc.change(r)
 			}
-			s := subjectOf(t, r)
-			n := nodeNamed("a", "False")
-			if tc.applied {
-				n = decided(n, s.rules)
-			}
+			c := newCluster(t, r)
+			var fault error
 			if tc.fails {
-				s.failures.Set("a", errors.New("no"), []types.UID{r.UID}, noon)
+				fault = errors.New("no")
 			}
-			status := s.judge([]*corev1.Node{n}, noon)
-			c := apimeta.FindStatusCondition(status.Conditions, ConditionReady)
-			if c.Status != tc.want || c.Reason != tc.reason || c.ObservedGeneration != 3 || c.Message == "" {
-				t.Errorf("got %+v", c)
+			c.decide(fault, nodeNamed("a", "False"), nodeNamed("b", "True"))
+			if tc.again {
+				b := c.nodes["b"].DeepCopy()
+				b.Status.Conditions[0].Status = "False"
+				c.decide(nil, b)
+			}
+			if tc.undecided {
+				c.nodes["c"] = nodeNamed("c", "True")
+			}
+			var findings []Finding
+			if tc.finds.Reason != "" {
+				findings = append(findings, tc.finds)
+			}
+			status := c.status(r, findings...)
+			var reasons, messages []string
+			for _, is := range status.Conditions {
+				reasons, messages = append(reasons, is.Reason), append(messages, is.Message)
+				if is.ObservedGeneration != 3 || is.Message == "" || is.LastTransitionTime.IsZero() {
+					t.Errorf("incomplete: %+v", is)
+				}
+			}
+			if got := strings.Join(reasons, " "); got != tc.reasons || status.Conditions[0].Type != ConditionReady || status.Conditions[0].Status != tc.ready {
+				t.Errorf("conditions %+v, want %s %s", status.Conditions, tc.ready, tc.reasons)
+			}
+			if !strings.Contains(strings.Join(messages, "\n"), tc.says) {
+				t.Errorf("messages %q lack %q", messages, tc.says)
 			}
 		})
 	}
 }
 
-func TestADryRunShowsWhatARuleOwnsAndWouldGiveUp(t *testing.T) {
+func unparsable(r *apiRule) {
+	r.Spec.NodeSelector.MatchExpressions = []readinessv1alpha1.NodeSelectorRequirement{{Key: "a", Operator: "Near"}}
+}
+
+func TestWhatIsNoLongerSoIsNoLongerSaid(t *testing.T) {
 	r := ruleOf("A")
-	s := subjectOf(t, r)
-	left := decided(nodeNamed("left", "False"), s.rules)
+	c := newCluster(t, r)
+	c.decide(nil, nodeNamed("a", "True"))
+	r.Status = c.status(r, Finding{ReasonTaintShared, "with rule s"})
+	if len(r.Status.Conditions) != 2 {
+		t.Fatalf("%+v", r.Status.Conditions)
+	}
+	if again := c.status(r); len(again.Conditions) != 1 {
+		t.Errorf("%+v", again.Conditions)
+	}
+}
+
+func TestADryRunTellsWhatItWouldDo(t *testing.T) {
+	r := ruleOf("A", "B")
+	c := newCluster(t, r)
+	c.decide(nil, nodeNamed("left", "False"), nodeNamed("freed", "False"))
+	left, freed := c.nodes["left"].DeepCopy(), c.nodes["freed"].DeepCopy()
 	left.Labels = map[string]string{"pool": "elsewhere"}
+	freed.Status.Conditions = []corev1.NodeCondition{{Type: "A", Status: "True"}, {Type: "B", Status: "True"}}
+	r.Spec.DryRun, r.Generation = true, 4
+	c.decide(nil, left, freed, nodeNamed("new", "True"))
+	status := c.status(r)
+	want := readinessv1alpha1.DryRunResults{
+		AffectedNodes: 3, TaintsToAdd: 1, TaintsToRemove: 2, RiskyOperations: 1, NodesToTaint: []string{"new"}, NodesToUntaint: []string{"freed", "left"},
+		MissingConditions: []readinessv1alpha1.MissingCondition{{Type: "B", Count: 1, Nodes: []string{"new"}}},
+		Summary:           "would taint 1: new; would untaint 2: freed, left; B is missing on 1: new",
+	}
+	if !equality.Semantic.DeepEqual(*status.DryRunResults, want) {
+		t.Errorf("%+v", *status.DryRunResults)
+	}
+	if *status.Nodes != (readinessv1alpha1.NodeCounts{Selected: 2, Ready: 1, Held: 1}) || status.AppliedNodes != nil {
+		t.Errorf("%+v, applied %v", *status.Nodes, status.AppliedNodes)
+	}
+	if taints.ReadRecord(c.nodes["left"]).Names(r.UID) == false || len(c.nodes["new"].Spec.Taints) > 0 {
+		t.Error("a dry run changed a node")
+	}
+}
+
+func TestADryRunCountsEveryTaintOfARule(t *testing.T) {
+	r := ruleOf("A")
 	r.Spec.DryRun = true
-	got := subjectOf(t, r).judge([]*corev1.Node{left}, noon).DryRunResults
-	if got.TaintsToRemove != 1 || got.AffectedNodes != 1 || got.Summary != "would untaint 1: left" {
+	r.Spec.Taints = []readinessv1alpha1.TaintSpec{{Key: "r.example.com/second", Effect: "NoExecute"}, {Key: "r.example.com/third", Effect: "PreferNoSchedule"}}
+	c := newCluster(t, r)
+	c.decide(nil, nodeNamed("a", "False"), nodeNamed("b", ""))
+	got := c.status(r).DryRunResults
+	if got.TaintsToAdd != 6 || got.AffectedNodes != 2 || got.RiskyOperations != 1 {
 		t.Errorf("%+v", got)
 	}
 }
 
-func BenchmarkJudge5000Nodes(b *testing.B) {
-	compiled, err := taints.Compile(ruleOf("A"))
-	if err != nil {
-		b.Fatal(err)
+func TestTypesThatNoNodeHasAreNamed(t *testing.T) {
+	r := ruleOf("A", "B")
+	c := newCluster(t, r)
+	c.decide(nil, nodeNamed("a", "False"))
+	if got := c.status(r).UnseenConditionTypes; fmt.Sprint(got) != "[B]" {
+		t.Errorf("unseen: %v", got)
 	}
-	s := subject{api: ruleOf("A"), compiled: compiled, rules: taints.NewRules(compiled), failures: &Failures{}, memory: &Memory{}}
-	var nodes []*corev1.Node
+	elsewhere := nodeNamed("b", "")
+	elsewhere.Labels = nil
+	elsewhere.Status.Conditions = []corev1.NodeCondition{{Type: "B", Status: "False"}}
+	c.decide(nil, elsewhere)
+	if got := c.status(r).UnseenConditionTypes; len(got) != 0 {
+		t.Errorf("a type that a node has that is not selected is unseen: %v", got)
+	}
+	elsewhere = c.nodes["b"].DeepCopy()
+	elsewhere.Status.Conditions = nil
+	c.decide(nil, elsewhere)
+	if got := c.status(r).UnseenConditionTypes; len(got) != 0 {
+		t.Errorf("a type that a node had is unseen: %v", got)
+	}
+}
+
+// TestStatusIsBoundedWhateverTheFleet fills every part of a status with the longest of everything.
+func TestStatusIsBoundedWhateverTheFleet(t *testing.T) {
+	for _, dry := range []bool{false, true} {
+		r := longest()
+		r.Spec.DryRun = dry
+		status := fullStatus(t, r)
+		encoded, err := json.Marshal(status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(encoded) > 60<<10 {
+			t.Errorf("dry run %v: %d bytes", dry, len(encoded))
+		}
+		t.Logf("dry run %v: %d bytes", dry, len(encoded))
+		if status.Nodes.Selected != 5000 || status.Nodes.Held != 5000 {
+			t.Errorf("dry run %v: %+v", dry, *status.Nodes)
+		}
+		if len(status.NodeEvaluations) == 0 || len(status.UnseenConditionTypes) == 0 || len(status.Conditions) < 5 {
+			t.Errorf("%d evaluations, %d types, %d conditions: this is not full", len(status.NodeEvaluations), len(status.UnseenConditionTypes), len(status.Conditions))
+		}
+		if dry != (status.DryRunResults != nil) || dry == (len(status.FailedNodes) > 0) {
+			t.Errorf("dry run %v: %d failed", dry, len(status.FailedNodes))
+		}
+	}
+}
+
+// longest is a rule with the most and the longest conditions and objects.
+func longest() *apiRule {
+	r := ruleOf()
+	for i := range 32 {
+		r.Spec.Conditions = append(r.Spec.Conditions, readinessv1alpha1.ConditionRequirement{Type: fmt.Sprintf("%s/%02d", strings.Repeat("c", 313), i), RequiredStatus: "True"})
+	}
+	for i := range 16 {
+		r.Spec.Objects = append(r.Spec.Objects, readinessv1alpha1.ObjectRequirement{Name: fmt.Sprintf("%s%02d", strings.Repeat("o", 61), i),
+			DaemonSet: &readinessv1alpha1.DaemonSetOnNode{Namespace: strings.Repeat("s", 63), Name: strings.Repeat("d", 253)}})
+	}
+	return r
+}
+
+// fullStatus is that of a rule over 5,000 nodes with the longest names of which none fulfils it, half of them cannot be
+// written to, and every check finds something.
+func fullStatus(t *testing.T, r *apiRule) readinessv1alpha1.NodeReadinessRuleStatus {
+	c := newCluster(t, r)
+	c.memory.Object = func(*corev1.Node, readinessv1alpha1.ObjectRequirement) (corev1.ConditionStatus, string) {
+		return corev1.ConditionUnknown, strings.Repeat("m", 5000)
+	}
 	for i := range 5000 {
-		nodes = append(nodes, decided(nodeNamed(fmt.Sprintf("n%04d", i), "True"), s.rules))
+		var fault error
+		if i%2 == 0 {
+			fault = errors.New(strings.Repeat("<", 5000))
+		}
+		c.decide(fault, nodeNamed(fmt.Sprintf("%s-%04d", strings.Repeat("n", 248), i), ""))
 	}
-	for b.Loop() {
-		s.judge(nodes, noon)
+	var findings []Finding
+	for _, s := range Statements {
+		if s.Type != ConditionReady {
+			findings = append(findings, Finding{s.Reason, strings.Repeat("m", 5000)})
+		}
 	}
+	return c.status(r, findings...)
 }

@@ -1,11 +1,14 @@
 package readiness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,15 +26,25 @@ type Rules struct {
 
 // compiledRules is one state of all rules. It is never changed.
 type compiledRules struct {
-	set *taints.Rules
+	// version counts the states, from 1.
+	version int
+	set     *taints.Rules
+	// asked are the condition types that rules require.
+	asked map[string]bool
 	// byUID has the rules that exist, those being deleted among them.
 	byUID map[types.UID]compiledRule
 }
 
 type compiledRule struct {
 	generation int64
-	deleting   bool
-	rule       *taints.Rule
+	// since is the version of the rules in which this one came to be as it is.
+	since     int
+	deleting  bool
+	suspended bool
+	// tried is true for a rule in dry run, and enforced are all rules with this one enforced.
+	tried    bool
+	enforced *taints.Rules
+	rule     *taints.Rule
 	// fault is why the rule cannot be applied, or nil.
 	fault error
 }
@@ -73,39 +86,61 @@ func (r *Rules) Reload(ctx context.Context) (changed bool, err error) {
 	if was == nil {
 		was, changed = &compiledRules{}, true
 	}
-	is := &compiledRules{byUID: make(map[types.UID]compiledRule, len(list.Items))}
+	is := &compiledRules{version: was.version + 1, asked: map[string]bool{}, byUID: make(map[types.UID]compiledRule, len(list.Items))}
 	var live []*taints.Rule
 	for i := range list.Items {
 		api := &list.Items[i]
 		c, known := was.byUID[api.UID]
 		if !known || c.generation != api.Generation || c.deleting != (api.DeletionTimestamp != nil) {
-			c = compiledRule{generation: api.Generation, deleting: api.DeletionTimestamp != nil}
+			c = compiledRule{generation: api.Generation, since: is.version, deleting: api.DeletionTimestamp != nil, suspended: api.Spec.Suspend}
 			c.rule, c.fault = taints.Compile(api)
+			c.tried = api.Spec.DryRun && !c.suspended && !c.deleting && c.fault == nil
 			changed = true
 		}
 		is.byUID[api.UID] = c
 		if !c.deleting {
 			live = append(live, c.rule)
 		}
-	}
-	if changed = changed || len(is.byUID) != len(was.byUID); changed {
-		is.set = taints.NewRules(live...)
-		nodes, err := listNodes(ctx, r.cache)
-		if err != nil {
-			return false, err
+		for _, required := range api.Spec.Conditions {
+			is.asked[required.Type] = true
 		}
-		r.memory.Rebuild(is.set, nodes)
-		r.current.Store(is)
 	}
-	return changed, nil
+	if changed = changed || len(is.byUID) != len(was.byUID); !changed {
+		return false, nil
+	}
+	is.set = taints.NewRules(live...)
+	for uid, c := range is.byUID {
+		c.enforced = nil
+		if c.tried {
+			c.enforced = is.set.Enforcing(uid)
+		}
+		is.byUID[uid] = c
+	}
+	nodes, err := listNodes(ctx, r.cache)
+	if err != nil {
+		return false, err
+	}
+	r.memory.Rebuild(is.set, nodes)
+	r.current.Store(is)
+	return true, nil
 }
 
-// compiled returns the compiled form of a rule as of the last Reload.
-func (r *Rules) compiled(uid types.UID) (compiledRule, bool) {
-	c := r.current.Load()
-	if c == nil {
-		return compiledRule{}, false
+// listNodes gives all nodes by name.
+func listNodes(ctx context.Context, from client.Reader) ([]*corev1.Node, error) {
+	var list corev1.NodeList
+	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	rule, ok := c.byUID[uid]
-	return rule, ok
+	nodes := make([]*corev1.Node, 0, len(list.Items))
+	for i := range list.Items {
+		nodes = append(nodes, &list.Items[i])
+	}
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+// of returns the whole state that a set is part of, and false when it is not the state as of the last Reload.
+func (r *Rules) of(set *taints.Rules) (*compiledRules, bool) {
+	c := r.current.Load()
+	return c, c != nil && c.set == set
 }
