@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -268,6 +269,32 @@ func TestDiagnosisStartsFromWhatIsRemembered(t *testing.T) {
 		}
 		if !strings.Contains(second.log.String(), `msg="check is as it was before the agent started" check=latched condition=x/B verdict=fatal reason=Broken detail="in pieces"`) {
 			t.Errorf("log:\n%s", second.log.String())
+		}
+	})
+}
+
+// A day of looks of a fault that never says the same twice: nothing is published or written to the disk.
+func TestNumbersThatChangeAtEachLookAreNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := consult(t, health.Snapshot{}, func(add func(schedule.Check, health.Check), c *consultation) {
+			looks, judged := c.check("hot", "x/A", nil)
+			n := 0
+			looks.Probe = probes.Func(func(context.Context) health.Result {
+				n++
+				return health.Result{Verdict: health.Fatal, Reason: "Hot", Message: fmt.Sprintf("%d.%d degrees, as process %d found", 70+n%9, n%10, 2000+n*7919%2000)}
+			})
+			add(looks, judged)
+		})
+		c.run(t)
+		c.pass(time.Minute)
+		told, kept := len(c.heard()), c.kept
+		c.pass(24 * time.Hour)
+		c.stop()
+		if now := len(c.heard()); now != told || c.latest().Checks[0].Message != "71.1 degrees, as process 3919 found" {
+			t.Errorf("told %d times more: %+v", now-told, c.latest().Checks[0])
+		}
+		if !reflect.DeepEqual(c.kept, kept) {
+			t.Errorf("remembered %+v, before %+v", c.kept, kept)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fettle-dev/fettle/internal/config"
+	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/kubeclient"
 	"github.com/fettle-dev/fettle/internal/prober"
@@ -134,11 +135,13 @@ func (w *runtimeWatch) close() {
 // hangs makes nobody look dead.
 func (w *runtimeWatch) run(ctx context.Context) {
 	var said report.Runtime
+	var wording health.Wording
 	for failures := 0; ; {
 		now := w.look(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+		now.Detail = wording.Choose(now.Detail, time.Now())
 		wait := w.o.Config.Heartbeat.Interval
 		if now.Reachable {
 			failures = 0

@@ -89,12 +89,7 @@ func (e *Engine) Observe(name string, r Result, at time.Time) (changed bool) {
 		return false
 	}
 	if s := &e.standings[i]; s.gate != shut {
-		s.expire(&e.checks[i], at)
-		s.looks = Step(s.looks, r, e.checks[i].Thresholds, at)
-		s.looked, s.settled = true, false
-		if r.Reason != ReasonTimeout { // a look that timed out has not come to an end
-			s.heard = at
-		}
+		s.observe(&e.checks[i], r, at)
 	}
 	return e.settle(at)
 }

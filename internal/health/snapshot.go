@@ -179,6 +179,7 @@ func recall(c *Check, r Remembered, sameBoot bool, at time.Time) standing {
 	if r.Flapping != nil && known(r.Flapping.Verdict) && len(s.changes) > 0 && at.Sub(s.changes[len(s.changes)-1].At) < c.Flapping.Within {
 		s.worst = Result{Verdict: r.Flapping.Verdict, Reason: ReasonFlapping, Message: Normalise(r.Flapping.Message)}
 	}
+	s.recallWording(at)
 	bad := s.shown.Verdict == Fatal || s.shown.Verdict == Unknown
 	s.decided = bad && (sameBoot || s.fixed(c, at))
 	switch {
@@ -192,6 +193,21 @@ func recall(c *Check, r Remembered, sameBoot bool, at time.Time) standing {
 		s.shown, s.since, s.worsened = Result{}, time.Time{}, time.Time{}
 	}
 	return s
+}
+
+// recallWording goes on with the message that was said: that of what was found, where it was not said of something else.
+func (s *standing) recallWording(at time.Time) {
+	message := s.shown.Message
+	switch {
+	case s.latched:
+		message = s.latch.Message
+	case s.found != Finding{Verdict: s.shown.Verdict, Reason: s.shown.Reason}:
+		return
+	}
+	if badness(s.found.Verdict) > 0 {
+		s.worded = s.found
+		s.wording.Choose(message, at)
+	}
 }
 
 func known(v Verdict) bool { return v == Unknown || kindOf(v) != kindOf(Unknown) }

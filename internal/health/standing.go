@@ -13,6 +13,9 @@ type standing struct {
 	looked bool
 	// heard is when a look last came to an end.
 	heard time.Time
+	// wording holds the message of what the looks come to; worded is what that was.
+	wording Wording
+	worded  Finding
 
 	// found is what the looks, or the latch, last came to; changes are the changes of its verdict, oldest first.
 	found   Finding
@@ -46,6 +49,33 @@ func (s *standing) advance(c *Check, bootID string, at time.Time) {
 	if found, ok := s.finding(c, bootID); ok {
 		s.say(c, s.dampen(c, found, at), at)
 	}
+}
+
+// observe takes in a look.
+func (s *standing) observe(c *Check, r Result, at time.Time) {
+	s.expire(c, at)
+	s.looks = Step(s.looks, r, c.Thresholds, at)
+	s.looked, s.settled = true, false
+	if r.Reason != ReasonTimeout { // a look that timed out has not come to an end
+		s.heard = at
+	}
+	s.reword(c, at)
+}
+
+// reword holds the message still of what is not well. Of the others nobody publishes it.
+func (s *standing) reword(c *Check, at time.Time) {
+	now := s.looks.Settled()
+	if !s.looks.Decided() || badness(now.Verdict) == 0 {
+		return
+	}
+	is := Finding{Verdict: c.Severity.cap(now).Verdict, Reason: now.Reason}
+	switch {
+	case is != s.worded:
+		s.wording, s.worded = Wording{}, is
+	case now != s.looks.last: // that look came to something else, and may not be believed
+		return
+	}
+	s.looks.settled.Message = s.wording.Choose(now.Message, at)
 }
 
 // expire makes a verdict Unknown that was not looked at for too long. The looks from before are forgotten: it takes full

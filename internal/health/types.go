@@ -18,7 +18,8 @@ const (
 	NotApplicable Verdict = "notApplicable"
 )
 
-// Result is one look of one check. Message carries no numbers that change from look to look.
+// Result is one look of one check. Message should carry no numbers that change from look to look: it is held still where
+// they do, see Wording.
 type Result struct {
 	Verdict Verdict
 	// Reason is a name from the check's table of reasons, or one of the reasons of this package.

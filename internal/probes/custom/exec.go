@@ -77,7 +77,8 @@ func (o ExecOptions) OwnReasons() reasons.Table { return o.Reason.declared() }
 //
 // Exit status 0 is well, 1 is a problem, anything else means that the command could not tell: the contract of the custom
 // plugins of node-problem-detector. What it writes to standard output is the message, of which 4 KiB count from the first
-// character that is not blank; where that is empty, standard error is. Both should not hold numbers that change from look to look.
+// character that is not blank; where that is empty, standard error is. Of a message in
+// which only numbers change not every one is published; see health.Wording.
 //
 // At the look's timeout the command is killed with its whole process group, and so is what it leaves running in the
 // background when it ends. The command runs as the agent does, with the same privileges, in the agent's root folder: in
