@@ -23,18 +23,7 @@ func TestDecide(t *testing.T) {
 	ready, unready := has("example.com/Network", "True"), has("example.com/Network", "False")
 	marked := annotated(readinessv1alpha1.BootstrapMarkerPrefix+string(uidA), `{"rule-name":"network"}`)
 
-	for _, tc := range []struct {
-		name    string
-		node    *corev1.Node
-		rules   []*apiRule
-		taints  []string         // as the node has them afterwards
-		record  string           // as the node has it afterwards
-		markers []string         // keys of bootstrap markers afterwards
-		changes map[ID]Action    // what is told
-		by      map[ID]types.UID // the first rule that a change names
-		nothing bool             // nothing may be written
-		check   func(*corev1.Node) string
-	}{
+	for _, tc := range []decideCase{
 		{
 			name: "a node that lacks the condition is held", node: node(), rules: []*apiRule{rule(uidA, "network")},
 			taints: []string{pending}, record: `[{"key":"` + networkKey + `","effect":"NoSchedule","rules":["` + string(uidA) + `"]}]`,
@@ -182,12 +171,7 @@ func TestDecide(t *testing.T) {
 			name: "a bootstrap that gets done unties the node and marks it in one write",
 			node: node(ready, tainted(pending), owns(networkKey, ns, uidA)), rules: []*apiRule{rule(uidA, "network", bootstrapOnly)},
 			markers: []string{readinessv1alpha1.BootstrapMarkerPrefix + string(uidA)}, changes: map[ID]Action{{networkKey, ns}: Removed},
-			check: func(n *corev1.Node) string {
-				if got := n.Annotations[readinessv1alpha1.BootstrapMarkerPrefix+string(uidA)]; got != `{"rule-name":"network"}` {
-					return "marker " + got
-				}
-				return ""
-			},
+			check: markerIs(`{"rule-name":"network"}`),
 		},
 		{
 			name: "a node that never needed the taint gets the marker alone", node: node(ready), rules: []*apiRule{rule(uidA, "network", bootstrapOnly)},
@@ -214,9 +198,46 @@ func TestDecide(t *testing.T) {
 			name: "the marker of a deleted rule goes", node: node(marked),
 		},
 		{
-			name:    "a marker that ends in a rule's name is somebody else's",
+			name:    "a marker that ends in the name of no rule stays",
 			node:    node(annotated(readinessv1alpha1.BootstrapMarkerPrefix+"network", "true")),
 			markers: []string{readinessv1alpha1.BootstrapMarkerPrefix + "network"}, nothing: true,
+		},
+		{
+			name:  "a marker that ends in a rule's name counts, and moves to the rule's UID",
+			node:  node(unready, annotated(readinessv1alpha1.BootstrapMarkerPrefix+"network", "true")),
+			rules: []*apiRule{rule(uidA, "network", bootstrapOnly)}, markers: []string{readinessv1alpha1.BootstrapMarkerPrefix + string(uidA)},
+			check: markerIs(`{"rule-name":"network"}`),
+		},
+		{
+			name:  "a marker that ends in the name of a rule in dry run stays",
+			node:  node(unready, annotated(readinessv1alpha1.BootstrapMarkerPrefix+"network", "true")),
+			rules: []*apiRule{rule(uidA, "network", bootstrapOnly, dryRun)}, markers: []string{readinessv1alpha1.BootstrapMarkerPrefix + "network"}, nothing: true,
+		},
+		{
+			name: "a bootstrap to pass after every reboot is marked with the boot", node: node(ready, booted("1")),
+			rules: []*apiRule{rule(uidA, "network", regates)}, markers: []string{readinessv1alpha1.BootstrapMarkerPrefix + string(uidA)},
+			check: markerIs(`{"rule-name":"network","boot-id":"1"}`),
+		},
+		{
+			name: "a node that passed in this boot stays free", node: node(unready, booted("1"), markedIn("1")),
+			rules: []*apiRule{rule(uidA, "network", regates)}, markers: []string{readinessv1alpha1.BootstrapMarkerPrefix + string(uidA)}, nothing: true,
+		},
+		{
+			name: "a node that was rebooted since is held again, and the marker goes in the same write", node: node(unready, booted("2"), markedIn("1")),
+			rules: []*apiRule{rule(uidA, "network", regates)}, taints: []string{pending}, changes: map[ID]Action{{networkKey, ns}: Added},
+		},
+		{
+			name: "a reboot does not matter to a rule that does not ask for it", node: node(unready, booted("2"), markedIn("1")),
+			rules: []*apiRule{rule(uidA, "network", bootstrapOnly)}, markers: []string{readinessv1alpha1.BootstrapMarkerPrefix + string(uidA)}, nothing: true,
+		},
+		{
+			name: "a node that passed in an unknown boot passed in this one", node: node(unready, booted("2"), marked),
+			rules: []*apiRule{rule(uidA, "network", regates)}, markers: []string{readinessv1alpha1.BootstrapMarkerPrefix + string(uidA)},
+			check: markerIs(`{"rule-name":"network","boot-id":"2"}`),
+		},
+		{
+			name: "a node that does not tell its boot was not rebooted", node: node(unready, markedIn("1")),
+			rules: []*apiRule{rule(uidA, "network", regates)}, markers: []string{readinessv1alpha1.BootstrapMarkerPrefix + string(uidA)}, nothing: true,
 		},
 		{
 			name: "a broken record is rebuilt from what is wanted",
@@ -229,48 +250,67 @@ func TestDecide(t *testing.T) {
 			taints: []string{pending}, changes: map[ID]Action{{networkKey, ns}: Added},
 		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			before := tc.node.DeepCopy()
-			d := Decide(tc.node, compileAll(tc.rules...), Seen{Now: noon})
-			if got, want := tc.node.String(), before.String(); got != want {
-				t.Fatalf("Decide changed the node it was given:\n%s\n%s", got, want)
-			}
-			if tc.nothing != d.Empty() {
-				t.Fatalf("empty decision: got %v, want %v: %+v", d.Empty(), tc.nothing, d)
-			}
-			after := carryOut(tc.node, d)
-			if tc.nothing && tc.taints == nil {
-				tc.taints = taintStrings(before.Spec.Taints)
-			}
-			if got := taintStrings(after.Spec.Taints); !slices.Equal(got, tc.taints) {
-				t.Errorf("taints: got %v, want %v", got, tc.taints)
-			}
-			if tc.record != "" && after.Annotations[RecordAnnotation] != tc.record {
-				t.Errorf("record: got %s, want %s", after.Annotations[RecordAnnotation], tc.record)
-			}
-			if got := markersOf(after); !slices.Equal(got, tc.markers) {
-				t.Errorf("markers: got %v, want %v", got, tc.markers)
-			}
-			if len(d.Changes) != len(tc.changes) {
-				t.Errorf("changes: got %+v, want %v", d.Changes, tc.changes)
-			}
-			for _, c := range d.Changes {
-				if tc.changes[c.Taint] != c.Action {
-					t.Errorf("change of %s: got %s, want %s", c.Taint, c.Action, tc.changes[c.Taint])
-				}
-				if uid, named := tc.by[c.Taint]; named && (len(c.Rules) == 0 || c.Rules[0] != uid) {
-					t.Errorf("change of %s on account of %v, want %s first", c.Taint, c.Rules, uid)
-				}
-			}
-			if tc.check != nil {
-				if fault := tc.check(after); fault != "" {
-					t.Error(fault)
-				}
-			}
-			if again := Decide(after, compileAll(tc.rules...), Seen{Now: noon.Add(time.Hour)}); !again.Empty() || len(again.Changes) > 0 {
-				t.Errorf("a second look wants to change more: %+v", again)
-			}
-		})
+		t.Run(tc.name, tc.run)
+	}
+}
+
+// decideCase is a node and rules, and what comes of deciding.
+type decideCase struct {
+	name    string
+	node    *corev1.Node
+	rules   []*apiRule
+	seen    Seen
+	taints  []string         // as the node has them afterwards
+	record  string           // as the node has it afterwards
+	markers []string         // keys of bootstrap markers afterwards
+	changes map[ID]Action    // what is told
+	by      map[ID]types.UID // the first rule that a change names
+	nothing bool             // nothing may be written
+	check   func(*corev1.Node) string
+}
+
+func (tc decideCase) run(t *testing.T) {
+	before := tc.node.DeepCopy()
+	tc.seen.Now = noon
+	d := Decide(tc.node, compileAll(tc.rules...), tc.seen)
+	if got, want := tc.node.String(), before.String(); got != want {
+		t.Fatalf("Decide changed the node it was given:\n%s\n%s", got, want)
+	}
+	if tc.nothing != d.Empty() {
+		t.Fatalf("empty decision: got %v, want %v: %+v", d.Empty(), tc.nothing, d)
+	}
+	after := carryOut(tc.node, d)
+	if tc.nothing && tc.taints == nil {
+		tc.taints = taintStrings(before.Spec.Taints)
+	}
+	if got := taintStrings(after.Spec.Taints); !slices.Equal(got, tc.taints) {
+		t.Errorf("taints: got %v, want %v", got, tc.taints)
+	}
+	if tc.record != "" && after.Annotations[RecordAnnotation] != tc.record {
+		t.Errorf("record: got %s, want %s", after.Annotations[RecordAnnotation], tc.record)
+	}
+	if got := markersOf(after); !slices.Equal(got, tc.markers) {
+		t.Errorf("markers: got %v, want %v", got, tc.markers)
+	}
+	if len(d.Changes) != len(tc.changes) {
+		t.Errorf("changes: got %+v, want %v", d.Changes, tc.changes)
+	}
+	for _, c := range d.Changes {
+		if tc.changes[c.Taint] != c.Action {
+			t.Errorf("change of %s: got %s, want %s", c.Taint, c.Action, tc.changes[c.Taint])
+		}
+		if uid, named := tc.by[c.Taint]; named && (len(c.Rules) == 0 || c.Rules[0] != uid) {
+			t.Errorf("change of %s on account of %v, want %s first", c.Taint, c.Rules, uid)
+		}
+	}
+	if tc.check != nil {
+		if fault := tc.check(after); fault != "" {
+			t.Error(fault)
+		}
+	}
+	tc.seen.Now = noon.Add(time.Hour)
+	if again := Decide(after, compileAll(tc.rules...), tc.seen); !again.Empty() || len(again.Changes) > 0 {
+		t.Errorf("a second look wants to change more: %+v", again)
 	}
 }
 

@@ -59,8 +59,8 @@ type hold struct {
 // Observe folds a look at the node into its history. now must come from a monotonic clock.
 //
 // A node that is looked at for the first time, e.g. after a start of the controller, stands as it shows: where it is held
-// nothing counts as met yet, where it is not everything does, and changes have to last from now on. A node that a rule
-// has never judged is not waited for.
+// nothing counts as met yet, where it is not everything does, and what shows otherwise has to last from now on. A node that
+// a rule has never judged is not waited for before it is held.
 func (h History) Observe(node *corev1.Node, rules *Rules, agent Agent, now time.Time) History {
 	next, _ := h.Hear(node, rules, now)
 	next.agent = agent
@@ -74,14 +74,19 @@ func (h History) Observe(node *corev1.Node, rules *Rules, agent Agent, now time.
 				continue
 			}
 			id := holdID{rule.UID, required.Type}
-			was, known := h.holds[id]
+			met := rule.met(node, required, next, now)
+			is, known := h.holds[id]
 			if !known || next.node != h.node {
-				was = rule.begin(node, rule.met(node, required, next, now), now)
+				is = rule.begin(node, met, now)
+			}
+			is = is.next(met, required.For, now)
+			if !is.met && !rule.knows(node) {
+				is.counts = false
 			}
 			if holds == nil {
 				holds = map[holdID]hold{}
 			}
-			holds[id] = was.next(rule.met(node, required, next, now), required.For, now)
+			holds[id] = is
 		}
 	}
 	next.holds = holds
@@ -90,14 +95,7 @@ func (h History) Observe(node *corev1.Node, rules *Rules, agent Agent, now time.
 
 // begin is how a requirement stands at the first look.
 func (r *Rule) begin(node *corev1.Node, met bool, now time.Time) hold {
-	begun := hold{met: met, since: now, counts: met}
-	switch {
-	case r.holds(node):
-		begun.counts = false
-	case r.knows(node):
-		begun.counts = true
-	}
-	return begun
+	return hold{met: met, since: now, counts: !r.holds(node)}
 }
 
 func (h hold) next(met bool, wait *readinessv1alpha1.Hold, now time.Time) hold {

@@ -141,7 +141,14 @@ func (r *Rule) value(id ID) string {
 // holds reports whether the node shows that the rule holds it.
 func (r *Rule) holds(node *corev1.Node) bool { return ReadRecord(node).Names(r.UID) || r.Tainted(node) }
 
-// knows reports whether the rule has judged the node before. Rules that treat such nodes like any other know all.
+// knows reports whether the rule has judged the node before; one that was rebooted and has to pass again is new to it.
+// Rules that treat such nodes like any other know all.
 func (r *Rule) knows(node *corev1.Node) bool {
-	return !r.remembers || slices.Contains(readJudged(node), r.UID)
+	if !r.remembers {
+		return true
+	}
+	if m, there := r.marked(node); there && r.rebooted(node, m) {
+		return false
+	}
+	return slices.Contains(readJudged(node), r.UID)
 }
