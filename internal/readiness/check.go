@@ -24,9 +24,9 @@ type Finding struct {
 type Check func(rule *readinessv1alpha1.NodeReadinessRule) (found Finding, ok bool)
 
 // findings asks all checks about a rule.
-func (s *Status) findings(rule *readinessv1alpha1.NodeReadinessRule) []Finding {
+func (s *Status) findings(rule *readinessv1alpha1.NodeReadinessRule, rules *compiledRules) []Finding {
 	var found []Finding
-	for _, check := range append([]Check{evictionWithheld}, s.Checks...) {
+	for _, check := range append([]Check{rules.conflict, evictionWithheld}, s.Checks...) {
 		if f, ok := check(rule); ok {
 			found = append(found, f)
 		}
@@ -51,4 +51,25 @@ func evictionWithheld(rule *readinessv1alpha1.NodeReadinessRule) (Finding, bool)
 	slices.Sort(keys)
 	return Finding{ReasonEvictionWithheld, fmt.Sprintf("%s would evict pods past every PodDisruptionBudget, and is held with NoSchedule until allowEviction says that this is meant",
 		strings.Join(keys, ", "))}, true
+}
+
+// conflict finds that other rules may say something else about a taint of the rule on the same nodes.
+func (c *compiledRules) conflict(rule *readinessv1alpha1.NodeReadinessRule) (Finding, bool) {
+	var says []string
+	for _, conflict := range c.conflicts {
+		other := conflict.Second
+		switch rule.UID {
+		case conflict.First.UID:
+		case conflict.Second.UID:
+			other = conflict.First
+		default:
+			continue
+		}
+		words := fmt.Sprintf("with rule %s about when %s is held: a node is held while either rule holds it", other.Name, conflict.Taint)
+		if conflict.Values {
+			words = fmt.Sprintf("with rule %s about the value of %s: where both hold a node it is that of rule %s", other.Name, conflict.Taint, conflict.First.Name)
+		}
+		says = append(says, words)
+	}
+	return Finding{ReasonTaintShared, strings.Join(says, "; ")}, len(says) > 0
 }

@@ -31,6 +31,8 @@ type compiledRules struct {
 	set     *taints.Rules
 	// asked are the condition types that rules require.
 	asked map[string]bool
+	// conflicts are those of the set.
+	conflicts []taints.Conflict
 	// byUID has the rules that exist, those being deleted among them.
 	byUID map[types.UID]compiledRule
 }
@@ -109,6 +111,7 @@ func (r *Rules) Reload(ctx context.Context) (changed bool, err error) {
 		return false, nil
 	}
 	is.set = taints.NewRules(live...)
+	is.conflicts = is.set.Conflicts()
 	for uid, c := range is.byUID {
 		c.enforced = nil
 		if c.tried {

@@ -136,7 +136,7 @@ func (s *Status) pass(ctx context.Context, now time.Time) error {
 			continue
 		}
 		if all || s.standings.due(rule.UID) || rule.Status.ObservedGeneration != rule.Generation {
-			faults = append(faults, s.one(ctx, rule, c, now))
+			faults = append(faults, s.one(ctx, rule, compiled, now))
 		}
 		s.tell(rule, now)
 	}
@@ -165,15 +165,15 @@ func (s *Status) settle(ctx context.Context, version int) error {
 }
 
 // one brings the status of one rule up to date.
-func (s *Status) one(ctx context.Context, rule *readinessv1alpha1.NodeReadinessRule, c compiledRule, now time.Time) error {
-	began := time.Now()
+func (s *Status) one(ctx context.Context, rule *readinessv1alpha1.NodeReadinessRule, rules *compiledRules, now time.Time) error {
+	began, c := time.Now(), rules.byUID[rule.UID]
 	view := s.standings.view(rule.UID, c.since)
 	if !view.complete && rule.Status.ObservedGeneration == rule.Generation {
 		s.standings.again(rule.UID) // what is written is about all nodes; that about some of them would be worse
 		return nil
 	}
 	subject := subject{
-		api: rule, compiled: c.rule, fault: c.fault, view: view, findings: s.findings(rule),
+		api: rule, compiled: c.rule, fault: c.fault, view: view, findings: s.findings(rule, rules),
 		unseen: rule.Status.UnseenConditionTypes, failure: s.standings.failureOf,
 		look: func(node string) (*corev1.Node, taints.Seen) { return s.look(ctx, node, now) },
 	}
