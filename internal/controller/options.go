@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/fettle-dev/fettle/internal/fleet"
 	"github.com/fettle-dev/fettle/internal/liveness"
 )
 
@@ -36,6 +37,8 @@ type Options struct {
 	HostLifecycleGracePeriod time.Duration
 	// HostStartupGracePeriod is how long an agent that never reported may take to appear.
 	HostStartupGracePeriod time.Duration
+	// Fleet limits what is made of many silences at once, where no FleetPolicy says otherwise.
+	Fleet fleet.Limits
 
 	// QPS limits the requests a second to the API server, with bursts of twice as many; negative is no limit, since the
 	// API server's own priority and fairness knows better.
@@ -61,6 +64,7 @@ func DefaultOptions() Options {
 		HealthProbeBindAddress:   ":8081",
 		HostLifecycleGracePeriod: 50 * time.Second,
 		HostStartupGracePeriod:   2 * time.Minute,
+		Fleet:                    fleet.DefaultLimits(),
 		QPS:                      -1,
 		Concurrency:              16,
 		Metrics:                  ctrlmetrics.Registry,

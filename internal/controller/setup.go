@@ -23,6 +23,7 @@ import (
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/controller/metrics"
 	"github.com/fettle-dev/fettle/internal/events"
+	"github.com/fettle-dev/fettle/internal/fleet"
 	"github.com/fettle-dev/fettle/internal/liveness/watch"
 	"github.com/fettle-dev/fettle/internal/nodewriter"
 	"github.com/fettle-dev/fettle/internal/readiness"
@@ -168,8 +169,8 @@ func (s *setup) addParts(ctx context.Context) error {
 		status: status, events: queue, metrics: s.metrics, grace: s.o.HostLifecycleGracePeriod, log: s.o.Log.WithName("nodes"),
 	}
 	n.agents = watch.New(watch.Options{
-		Leases: informers[1], Hosts: informers[2], Live: s.mgr.GetAPIReader(), Limits: s.o.limits(),
-		Changed: n.enqueue, Log: s.o.Log.WithName("liveness"),
+		Leases: informers[1], Hosts: informers[2], Live: s.mgr.GetAPIReader(), Client: c, Limits: s.o.limits(),
+		Policy: fleet.Policy{Limits: s.o.Fleet}, Changed: n.enqueue, Log: s.o.Log.WithName("liveness"),
 	})
 	n.show(ctx, s.mgr.Elected())
 	if err := n.start(s.mgr, s.o.Concurrency); err != nil {

@@ -41,6 +41,9 @@ func (n *nodes) silence(ctx context.Context, node *corev1.Node, host *fettlev1al
 		return node, say{}, nil
 	}
 	verdict := n.agents.Verdict(node.Name, host.UID)
+	if verdict.State.Quiet() && !n.agents.Fleet().Verdict.Acts() { // it came into force meanwhile; when it ends we look again
+		return node, say{}, nil
+	}
 	switch verdict.State {
 	case liveness.Silent:
 		return n.silent(ctx, node, host, verdict, say{hostReason: fettlev1alpha1.ReasonHostStatusUnknown, hostMessage: silentMessage})

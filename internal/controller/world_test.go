@@ -22,6 +22,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/liveness/watch"
 	"github.com/fettle-dev/fettle/test/controlplane"
 )
 
@@ -313,10 +314,10 @@ func (w *world) quiet(t testing.TB) controlplane.Mark {
 	return mark
 }
 
-// writesOf gives what the controller wrote, but for its leader lease.
+// writesOf gives what the controller wrote, but for its leader lease and its canary.
 func writesOf(requests controlplane.Requests) controlplane.Requests {
 	return requests.By(controllerUser).Writes().Where(func(r controlplane.Request) bool {
-		return r.Resource != "leases" || r.Name != LeaderLease
+		return r.Resource != "leases" || r.Name != LeaderLease && r.Name != watch.CanaryLease && r.Name != "" // the canary is created
 	})
 }
 

@@ -48,6 +48,10 @@ const (
 	Alive State = "Alive"
 	// Silent : no progress for longer than the grace period.
 	Silent State = "Silent"
+	// Overdue : no progress for longer than the grace period, and nothing may follow from it: the agent is away on purpose, its
+	// silence is not confirmed yet, or the fleet's verdict or its limit forbids. Observe never says so; who carries its verdicts
+	// out does.
+	Overdue State = "Overdue"
 	// NeverReported : no agent appeared within the startup grace period.
 	NeverReported State = "NeverReported"
 )
@@ -60,8 +64,6 @@ type Verdict struct {
 	State State
 	// Since is when the silence began, for states that follow from silence. It tells one silence from the next.
 	Since time.Time
-	// NextCheck is when to look again although nothing was observed; zero for states that follow from silence.
-	NextCheck time.Time
 }
 
 // Observe folds one observation of an agent into its history and says what is known of the agent now.
@@ -80,6 +82,13 @@ func Observe(prev History, seen Observation, now time.Time, limits Limits) (Hist
 	return next, next.judge(now, limits)
 }
 
+// Resume is the history of an agent that a controller before this one had heard of, and whose progress it had seen unchanged
+// for so long. It counts only while the progress is still the same. Durations of two processes add; the time between
+// them is not counted, and their clocks are never compared.
+func Resume(uid string, unchanged Progress, stale time.Duration, now time.Time) History {
+	return History{UID: uid, Progress: unchanged, LastChange: now.Add(-stale), Heard: true, Reported: true}
+}
+
 // Excuse restarts the timers of an agent that may have been heard by others than us: while we were blind, time does not
 // count.
 func Excuse(prev History, now time.Time) History {
@@ -96,7 +105,7 @@ func (h History) judge(now time.Time, limits Limits) Verdict {
 		late, patience = Silent, limits.Grace
 	}
 	if now.Sub(h.LastChange) <= patience {
-		return Verdict{State: early, NextCheck: h.LastChange.Add(patience + time.Millisecond)}
+		return Verdict{State: early}
 	}
 	return Verdict{State: late, Since: h.LastChange}
 }

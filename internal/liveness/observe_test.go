@@ -28,33 +28,32 @@ func TestObserve(t *testing.T) {
 		looks []look
 		want  State // after the last look
 		since time.Duration
-		next  time.Duration // since start; 0 for none
 	}{
-		{name: "an agent never looked at before is starting", looks: []look{{progress: beat("1")}}, want: Starting, next: 120*time.Second + time.Millisecond},
+		{name: "an agent never looked at before is starting", looks: []look{{progress: beat("1")}}, want: Starting},
 		{name: "a host without an agent is starting until the startup grace is over",
-			looks: []look{{}, {at: 120 * time.Second}}, want: Starting, next: 120*time.Second + time.Millisecond},
+			looks: []look{{}, {at: 120 * time.Second}}, want: Starting},
 		{name: "a host without an agent never reported after that",
 			looks: []look{{}, {at: 121 * time.Second}}, want: NeverReported},
 		{name: "a renewed lease is a sign of life", looks: []look{{progress: beat("1")}, {at: 10 * time.Second, progress: beat("2")}},
-			want: Alive, next: 60*time.Second + time.Millisecond},
+			want: Alive},
 		{name: "a first lease is a sign of life", looks: []look{{}, {at: 10 * time.Second, progress: beat("1")}},
-			want: Alive, next: 60*time.Second + time.Millisecond},
+			want: Alive},
 		{name: "a renewed lease is progress even when its clock stepped back",
-			looks: []look{{progress: beat("9")}, {at: time.Second, progress: beat("8")}, {at: 50 * time.Second, progress: beat("7")}}, want: Alive, next: 100*time.Second + time.Millisecond},
+			looks: []look{{progress: beat("9")}, {at: time.Second, progress: beat("8")}, {at: 50 * time.Second, progress: beat("7")}}, want: Alive},
 		{name: "a new holder is progress even when its clock stood still",
-			looks: []look{{progress: beat("1")}, {at: time.Second, progress: Progress{RenewTime: "1", Holder: "b"}}}, want: Alive, next: 51*time.Second + time.Millisecond},
+			looks: []look{{progress: beat("1")}, {at: time.Second, progress: Progress{RenewTime: "1", Holder: "b"}}}, want: Alive},
 		{name: "silence of exactly the grace period is still alive",
-			looks: []look{{progress: beat("1")}, {at: time.Second, progress: beat("2")}, {at: 51 * time.Second, progress: beat("2")}}, want: Alive, next: 51*time.Second + time.Millisecond},
+			looks: []look{{progress: beat("1")}, {at: time.Second, progress: beat("2")}, {at: 51 * time.Second, progress: beat("2")}}, want: Alive},
 		{name: "silence beyond the grace period",
 			looks: []look{{progress: beat("1")}, {at: time.Second, progress: beat("2")}, {at: 52 * time.Second, progress: beat("2")}}, want: Silent, since: time.Second},
 		{name: "silence since before the controller started counts from its first look",
-			looks: []look{{progress: beat("1"), reported: true}, {at: 50 * time.Second, progress: beat("1"), reported: true}}, want: Starting, next: 50*time.Second + time.Millisecond},
+			looks: []look{{progress: beat("1"), reported: true}, {at: 50 * time.Second, progress: beat("1"), reported: true}}, want: Starting},
 		{name: "and ends after one grace period, not the longer startup grace",
 			looks: []look{{progress: beat("1"), reported: true}, {at: 51 * time.Second, progress: beat("1"), reported: true}}, want: Silent},
 		{name: "an agent heard once that never reported is silent, not absent",
 			looks: []look{{}, {at: time.Second, progress: beat("1")}, {at: 60 * time.Second, progress: beat("1")}}, want: Silent, since: time.Second},
 		{name: "an agent that reports before its lease is seen gets a grace period for it",
-			looks: []look{{}, {at: 200 * time.Second}, {at: 201 * time.Second, reported: true}}, want: Starting, next: 251*time.Second + time.Millisecond},
+			looks: []look{{}, {at: 200 * time.Second}, {at: 201 * time.Second, reported: true}}, want: Starting},
 		{name: "an agent that reports once and never renews a lease is silent",
 			looks: []look{{}, {at: 10 * time.Second, reported: true}, {at: 61 * time.Second, reported: true}}, want: Silent, since: 10 * time.Second},
 		{name: "a vanished lease is no sign of life",
@@ -62,10 +61,10 @@ func TestObserve(t *testing.T) {
 		{name: "a lease that comes back unchanged is no sign of life",
 			looks: []look{{progress: beat("1"), reported: true}, {at: 30 * time.Second, reported: true}, {at: 51 * time.Second, progress: beat("1"), reported: true}}, want: Silent},
 		{name: "an agent recreated under the same name starts over",
-			looks: []look{{progress: beat("1")}, {at: time.Second, progress: beat("2")}, {at: 90 * time.Second, uid: "u2", progress: beat("2")}}, want: Starting, next: 210*time.Second + time.Millisecond},
+			looks: []look{{progress: beat("1")}, {at: time.Second, progress: beat("2")}, {at: 90 * time.Second, uid: "u2", progress: beat("2")}}, want: Starting},
 		{name: "a silent agent that beats again is alive at once",
 			looks: []look{{progress: beat("1"), reported: true}, {at: 60 * time.Second, progress: beat("1"), reported: true}, {at: 61 * time.Second, progress: beat("2"), reported: true}},
-			want:  Alive, next: 111*time.Second + time.Millisecond},
+			want:  Alive},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var h History
@@ -79,8 +78,6 @@ func TestObserve(t *testing.T) {
 			want := Verdict{State: tc.want}
 			if tc.want.Quiet() {
 				want.Since = start.Add(tc.since)
-			} else {
-				want.NextCheck = start.Add(tc.next)
 			}
 			if v != want {
 				t.Errorf("got %+v, want %+v", v, want)
@@ -97,6 +94,29 @@ func TestExcusedTimeDoesNotCount(t *testing.T) {
 	}
 	if _, v := Observe(h, Observation{UID: "u1", Progress: beat("1"), Reported: true}, start.Add(106*time.Second), limits); v.State != Silent {
 		t.Errorf("51 s after we could see again: %s", v.State)
+	}
+}
+
+func TestResume(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		stale time.Duration // as the controller before had counted
+		seen  Progress
+		at    time.Duration // since this controller began
+		want  State
+	}{
+		{name: "silence goes on where the controller before left it", stale: 45 * time.Second, seen: beat("1"), at: 6 * time.Second, want: Silent},
+		{name: "silence adds up to exactly the grace period", stale: 45 * time.Second, seen: beat("1"), at: 5 * time.Second, want: Alive},
+		{name: "an agent that beat meanwhile owes nothing", stale: 45 * time.Second, seen: beat("2"), at: 6 * time.Second, want: Alive},
+		{name: "a lease that is gone is no beat", stale: 45 * time.Second, at: 6 * time.Second, want: Silent},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := Resume("u1", beat("1"), tc.stale, start)
+			_, v := Observe(h, Observation{UID: "u1", Progress: tc.seen, Reported: true}, start.Add(tc.at), limits)
+			if v.State != tc.want {
+				t.Errorf("got %s, want %s", v.State, tc.want)
+			}
+		})
 	}
 }
 
@@ -119,11 +139,8 @@ func TestOnlySilenceMakesSilent(t *testing.T) {
 			if silent := now.Sub(lastBeat) > limits.Grace; silent != (v.State == Silent) {
 				t.Fatalf("%s after the last beat: %s", now.Sub(lastBeat), v.State)
 			}
-			if v.State.Quiet() == !v.NextCheck.IsZero() {
-				t.Fatalf("%s with next check %s", v.State, v.NextCheck)
-			}
-			if !v.NextCheck.IsZero() && !v.NextCheck.After(now) {
-				t.Fatalf("next check %s is not after now %s", v.NextCheck, now)
+			if v.State.Quiet() == v.Since.IsZero() {
+				t.Fatalf("%s since %s", v.State, v.Since)
 			}
 		}
 	})

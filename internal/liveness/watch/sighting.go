@@ -36,7 +36,7 @@ func hostSighting(obj any) (sighting, bool) {
 }
 
 // follow passes on everything an informer shows, what it has already first, until stop is called.
-func (w *Watch) follow(ctx context.Context, informer Informer, read func(any) (sighting, bool)) (stop func(), err error) {
+func (w *Watch) follow(ctx context.Context, informer Informer, read func(any) (sighting, bool)) (registration cache.ResourceEventHandlerRegistration, stop func(), err error) {
 	pass := func(obj any, gone bool) {
 		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = unknown.Obj
@@ -51,15 +51,15 @@ func (w *Watch) follow(ctx context.Context, informer Informer, read func(any) (s
 		case <-ctx.Done():
 		}
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	registration, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { pass(obj, false) },
 		UpdateFunc: func(_, obj any) { pass(obj, false) },
 		DeleteFunc: func(obj any) { pass(obj, true) },
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return func() { _ = informer.RemoveEventHandler(registration) }, nil // fails only for one that is not registered
+	return registration, func() { _ = informer.RemoveEventHandler(registration) }, nil // fails only for one that is not registered
 }
 
 func progressOf(lease *coordinationv1.Lease) liveness.Progress {
@@ -73,13 +73,21 @@ func progressOf(lease *coordinationv1.Lease) liveness.Progress {
 	return p
 }
 
-// askedBy is the silence that a lease allows for: its duration and one interval, as the lease says, so that one beat may
-// come late. A lease that does not tell its interval, or tells nonsense, is given the usual quarter of its duration.
-func askedBy(lease *coordinationv1.Lease) time.Duration {
+// durationOf is how long a lease lasts without a beat; 0 for one that does not say.
+func durationOf(lease *coordinationv1.Lease) time.Duration {
 	if lease.Spec.LeaseDurationSeconds == nil {
 		return 0
 	}
-	duration := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+	return time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+}
+
+// askedBy is the silence that a lease allows for: its duration and one interval, as the lease says, so that one beat may
+// come late. A lease that does not tell its interval, or tells nonsense, is given the usual quarter of its duration.
+func askedBy(lease *coordinationv1.Lease) time.Duration {
+	duration := durationOf(lease)
+	if duration == 0 {
+		return 0
+	}
 	interval, err := time.ParseDuration(lease.Annotations[fettlev1alpha1.HeartbeatIntervalAnnotation])
 	if err != nil || interval <= 0 || interval > duration {
 		interval = duration / 4

@@ -2,28 +2,25 @@ package watch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/fleet"
+	"github.com/fettle-dev/fettle/internal/hosts"
 	"github.com/fettle-dev/fettle/internal/liveness"
 )
 
-const (
-	// confirmTimeout bounds one live read of a lease.
-	confirmTimeout = 5 * time.Second
-	// confirmers bounds the live reads under way at once.
-	confirmers = 8
-)
+// longestPause is the time between two passes over all agents; a pass over 5,000 takes less than a millisecond. With a short
+// grace period they are more frequent.
+const longestPause = time.Second
 
 // Informer is where objects of one type come from.
 type Informer interface {
@@ -31,14 +28,20 @@ type Informer interface {
 	RemoveEventHandler(cache.ResourceEventHandlerRegistration) error
 }
 
-// Options of a Watch. All are required.
+// Options of a Watch. All but Planned are required.
 type Options struct {
 	// Leases and Hosts are informers of those types; Leases of the namespace fettle-node-lease alone.
 	Leases, Hosts Informer
-	// Live reads leases past the informer.
-	Live client.Reader
+	// Live reads leases past the informer, Client writes the controller's own.
+	Live   client.Reader
+	Client client.Client
 	// Limits for agents whose lease asks for nothing longer.
 	Limits liveness.Limits
+	// Policy is in force until SetPolicy is called.
+	Policy fleet.Policy
+	// Planned gives until when a node is away on purpose, as for a reboot that the controller has let it make; the zero time
+	// for not. nil plans nothing. It must not block.
+	Planned func(node string) time.Time
 	// Changed is called with a node's name when the verdict on its agent has changed. It must not block.
 	Changed func(node string)
 	Log     logr.Logger
@@ -49,15 +52,24 @@ type Watch struct {
 	Options
 	sightings chan sighting
 	confirms  chan confirmation
+	beats     chan beat
 	slots     chan struct{}
 
 	// The following belong to the goroutine of Start.
-	agents *agents
-	warned map[time.Duration]bool
+	agents  map[string]*agent // by node
+	canary  canary
+	state   fleet.State
+	resumed map[string]late // by the UID of the Host; what another leader left
+	warned  map[time.Duration]bool
+
+	policy atomic.Pointer[fleet.Policy]
+	tally  tally
 
 	mu sync.RWMutex
 	// verdicts by node, for the Host with that UID. Guarded by mu.
 	verdicts map[string]told
+	// report on the fleet. Guarded by mu.
+	report fleet.Report
 }
 
 type told struct {
@@ -67,19 +79,25 @@ type told struct {
 
 // New returns a Watch that knows nothing until it is started.
 func New(o Options) *Watch {
-	return &Watch{
+	w := &Watch{
 		Options:   o,
 		sightings: make(chan sighting),
 		confirms:  make(chan confirmation),
+		beats:     make(chan beat),
 		slots:     make(chan struct{}, confirmers),
-		agents:    newAgents(),
+		agents:    map[string]*agent{},
 		warned:    map[time.Duration]bool{},
 		verdicts:  map[string]told{},
 	}
+	w.SetPolicy(o.Policy)
+	return w
 }
 
 // NeedLeaderElection makes only the leader judge: timers start when it begins to look.
 func (w *Watch) NeedLeaderElection() bool { return true }
+
+// SetPolicy replaces what people decided about silence, from the next pass on.
+func (w *Watch) SetPolicy(p fleet.Policy) { w.policy.Store(&p) }
 
 // Verdict returns what is known of the agent that reports for a Host. Starting means that nothing is known yet.
 func (w *Watch) Verdict(node string, host types.UID) liveness.Verdict {
@@ -102,77 +120,130 @@ func (w *Watch) Counts() map[liveness.State]int {
 	return counts
 }
 
+// Fleet returns the verdict on the fleet, as of the last pass. Before the first it is Blind.
+func (w *Watch) Fleet() fleet.Report {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.report.Verdict == "" {
+		return fleet.Report{Verdict: fleet.Blind, Computed: fleet.Blind, Reason: fleet.ReasonWatchStalled, Message: "agents have not been looked at yet"}
+	}
+	return w.report
+}
+
 // Start looks until the context ends.
 func (w *Watch) Start(ctx context.Context) error {
-	stopLeases, err := w.follow(ctx, w.Leases, leaseSighting)
+	began := time.Now()
+	w.canary = newCanary(began, w.Limits.Grace)
+	w.takeOver(ctx)
+	leases, stopLeases, err := w.follow(ctx, w.Leases, leaseSighting)
 	if err != nil {
 		return fmt.Errorf("follow leases: %w", err)
 	}
 	defer stopLeases()
-	stopHosts, err := w.follow(ctx, w.Hosts, hostSighting)
-	if err != nil {
-		return fmt.Errorf("follow hosts: %w", err)
-	}
-	defer stopHosts()
-
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		wait := time.Hour
-		if due, ok := w.agents.next(); ok {
-			wait = max(time.Until(due), 0)
+	var stopHosts func()
+	defer func() {
+		if stopHosts != nil {
+			stopHosts()
 		}
-		timer.Reset(wait)
+	}()
+
+	ticker := time.NewTicker(min(longestPause, w.Limits.Grace/10))
+	defer ticker.Stop()
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case s := <-w.sightings:
-			w.see(ctx, s)
+			w.see(s, time.Now())
 		case c := <-w.confirms:
-			w.confirmed(ctx, c)
-		case <-timer.C:
-			for now := time.Now(); ; {
-				a := w.agents.takeDue(now)
-				if a == nil {
-					break
+			w.confirmed(c, time.Now())
+		case b := <-w.beats:
+			w.canary.beaten(b)
+			w.tally.noteBeat(b)
+		case <-ticker.C:
+			// An agent's timer starts with its Host, so its lease has to be known before.
+			if stopHosts == nil && leases.HasSynced() {
+				if _, stopHosts, err = w.follow(ctx, w.Hosts, hostSighting); err != nil {
+					return fmt.Errorf("follow hosts: %w", err)
 				}
-				w.look(ctx, a, now)
 			}
+			now := time.Now()
+			w.pass(ctx, now)
+			w.beat(ctx, now)
 		}
 	}
 }
 
 // see takes in what an informer showed.
-func (w *Watch) see(ctx context.Context, s sighting) {
-	a := w.agents.get(s.node)
+func (w *Watch) see(s sighting, now time.Time) {
+	if s.lease != nil && s.node == CanaryLease {
+		if !s.gone {
+			w.canary.sighted(s.lease)
+		}
+		return
+	}
+	a := w.agent(s.node)
 	switch {
 	case s.lease != nil && s.gone:
-		a.progress, a.asks = liveness.Progress{}, 0
+		a.progress, a.duration, a.asks = liveness.Progress{}, 0, 0
 	case s.lease != nil:
-		a.progress, a.asks = progressOf(s.lease), askedBy(s.lease)
+		w.take(a, s)
 	case s.gone:
 		a.host, a.reported = "", false
 	default:
-		a.host, a.reported = string(s.host.UID), s.host.Status.Agent != nil
+		w.meet(a, s.host, now)
 	}
 	if a.host == "" {
 		w.forget(a)
 		return
 	}
-	w.look(ctx, a, time.Now())
+	w.look(a, now)
+}
+
+func (w *Watch) agent(node string) *agent {
+	a := w.agents[node]
+	if a == nil {
+		a = &agent{node: node}
+		w.agents[node] = a
+	}
+	return a
+}
+
+// take takes in a lease.
+func (w *Watch) take(a *agent, s sighting) {
+	progress := progressOf(s.lease)
+	if progress != a.progress {
+		a.known = false // it speaks, or spoke since the cluster was told
+	}
+	a.progress = progress
+	a.duration, a.asks = durationOf(s.lease), askedBy(s.lease)
+}
+
+// meet takes in a Host. With one that was not known before the agent's timer begins, or goes on where another leader left it.
+func (w *Watch) meet(a *agent, host *fettlev1alpha1.Host, now time.Time) {
+	uid := string(host.UID)
+	if uid != a.host {
+		a.history, a.acted = liveness.History{}, false
+		a.known = hosts.IsUnknown(host)
+		if before, ok := w.resumed[uid]; ok && before.progress() == a.progress {
+			a.history = liveness.Resume(uid, a.progress, before.Stale.Duration, now)
+		}
+		delete(w.resumed, uid)
+	}
+	a.host, a.reported = uid, host.Status.Agent != nil
 }
 
 // look judges an agent by what is known of it now.
-func (w *Watch) look(ctx context.Context, a *agent, now time.Time) {
-	var verdict liveness.Verdict
-	a.history, verdict = liveness.Observe(a.history, a.observation(), now, w.limitsOf(a))
-	w.agents.schedule(a, verdict.NextCheck)
+func (w *Watch) look(a *agent, now time.Time) {
+	a.history, a.verdict = liveness.Observe(a.history, a.observation(), now, w.limitsOf(a))
 	switch {
-	case !verdict.State.Quiet() || verdict == a.said:
-		w.say(a, verdict)
-	case a.confirming: // its answer will be judged
-	default:
-		w.confirm(ctx, a)
+	case !a.verdict.State.Quiet():
+		a.acted = false
+		w.say(a, a.verdict, now)
+	case a.acted:
+		w.say(a, a.verdict, now)
+	default: // until it is confirmed and the fleet allows
+		w.say(a, liveness.Verdict{State: liveness.Overdue, Since: a.verdict.Since}, now)
 	}
 }
 
@@ -190,19 +261,25 @@ func (w *Watch) limitsOf(a *agent) liveness.Limits {
 }
 
 // say makes a verdict known.
-func (w *Watch) say(a *agent, verdict liveness.Verdict) {
+func (w *Watch) say(a *agent, verdict liveness.Verdict, now time.Time) {
 	before := a.said
+	if before.State == verdict.State && before.Since.Equal(verdict.Since) {
+		return
+	}
 	a.said = verdict
 	w.mu.Lock()
 	w.verdicts[a.node] = told{host: a.host, verdict: verdict}
 	w.mu.Unlock()
-	if before.State == verdict.State && before.Since.Equal(verdict.Since) {
-		return
-	}
 	switch {
+	case verdict.State == liveness.Overdue:
+		if !before.State.Quiet() {
+			return // nothing follows from it
+		}
 	case verdict.State.Quiet():
-		w.Log.Info("agent is quiet", "node", a.node, "state", verdict.State, "for", time.Since(verdict.Since).Round(time.Second).String())
+		w.tally.silences.Add(1)
+		w.Log.Info("agent is quiet", "node", a.node, "state", verdict.State, "for", now.Sub(verdict.Since).Round(time.Second).String())
 	case before.State.Quiet():
+		w.tally.recoveries.Add(1)
 		w.Log.Info("agent is back", "node", a.node, "state", verdict.State)
 	}
 	w.Changed(a.node)
@@ -213,79 +290,9 @@ func (w *Watch) forget(a *agent) {
 	w.mu.Lock()
 	delete(w.verdicts, a.node)
 	w.mu.Unlock()
-	a.history, a.said = liveness.History{}, liveness.Verdict{}
-	w.agents.schedule(a, time.Time{})
+	a.history, a.verdict, a.said = liveness.History{}, liveness.Verdict{}, liveness.Verdict{}
+	a.known, a.acted = false, false
 	if a.progress == (liveness.Progress{}) && !a.confirming {
-		w.agents.drop(a)
+		delete(w.agents, a.node)
 	}
-}
-
-// confirmation is the answer of a live read.
-type confirmation struct {
-	node, host string
-	lease      *coordinationv1.Lease // nil when there is none
-	err        error
-}
-
-// confirm reads the agent's lease live and passes the answer to the goroutine of Start.
-func (w *Watch) confirm(ctx context.Context, a *agent) {
-	a.confirming = true
-	c := confirmation{node: a.node, host: a.host}
-	go func() {
-		select {
-		case w.slots <- struct{}{}:
-			defer func() { <-w.slots }()
-		case <-ctx.Done():
-			return
-		}
-		c.lease, c.err = w.readLive(ctx, c.node)
-		select {
-		case w.confirms <- c:
-		case <-ctx.Done():
-		}
-	}()
-}
-
-func (w *Watch) readLive(ctx context.Context, node string) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
-	defer cancel()
-	lease := &coordinationv1.Lease{}
-	err := w.Live.Get(ctx, client.ObjectKey{Namespace: fettlev1alpha1.LeaseNamespace, Name: node}, lease)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return lease, err
-}
-
-// confirmed judges an agent by its lease as the API server has it. An informer that is behind, or stuck, therefore makes
-// no living agent silent and hides no dead one: it only costs a live read for each agent and grace period.
-func (w *Watch) confirmed(ctx context.Context, c confirmation) {
-	a := w.agents.get(c.node)
-	a.confirming = false
-	now := time.Now()
-	switch {
-	case a.host != c.host: // another Host meanwhile, or none
-		if a.host == "" {
-			w.forget(a)
-			return
-		}
-		w.look(ctx, a, now)
-		return
-	case c.err != nil:
-		if !errors.Is(c.err, context.Canceled) {
-			w.Log.Error(c.err, "cannot confirm that an agent is silent; its time starts anew", "node", a.node)
-		}
-		a.history = liveness.Excuse(a.history, now)
-		w.look(ctx, a, now)
-		return
-	}
-	live := a.observation()
-	if c.lease != nil {
-		a.progress, a.asks = progressOf(c.lease), askedBy(c.lease)
-		live.Progress = a.progress
-	}
-	var verdict liveness.Verdict
-	a.history, verdict = liveness.Observe(a.history, live, now, w.limitsOf(a))
-	w.agents.schedule(a, verdict.NextCheck)
-	w.say(a, verdict)
 }
