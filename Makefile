@@ -60,6 +60,10 @@ bench-agent: build controlplane ## Measure what the agent takes, beside an idle 
 	@tools/prepare
 	@go run ./test/bench/agent --minutes $(or $(MINUTES),3)
 
+.PHONY: bench-controller
+bench-controller: controlplane ## Measure the controller, beside a bare loop that does the same writes. NODES=5000 BURST=1000 RULES=20 PAIRS=3 SPAN=20s; PARTS=steady,flapping.
+	@go run ./test/bench/controller --nodes $(or $(NODES),5000) --burst $(or $(BURST),1000) --rules $(or $(RULES),20) --pairs $(or $(PAIRS),3) --span $(or $(SPAN),20s) --only "$(PARTS)"
+
 .PHONY: clean
 clean: ## Remove what was built in the checkout. Caches outside it stay.
 	rm -rf bin

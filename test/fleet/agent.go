@@ -75,10 +75,26 @@ func (a *agent) node() *corev1.Node {
 	now := metav1.Now()
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: a.name, Labels: a.fleet.opts.Labels},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now,
-		}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now,
+			}},
+			Images: images(a.fleet.opts.Images),
+		},
 	}
+}
+
+// images gives as many images as a kubelet lists them: by digest and by tag.
+func images(count int) []corev1.ContainerImage {
+	var out []corev1.ContainerImage
+	for i := range count {
+		repository := fmt.Sprintf("registry.example.com/team-%02d/service-%02d", i%7, i)
+		out = append(out, corev1.ContainerImage{
+			Names:     []string{fmt.Sprintf("%s@sha256:%064x", repository, i), repository + ":v1.2.3"},
+			SizeBytes: 50_000_000,
+		})
+	}
+	return out
 }
 
 // beat renews the Lease until ctx ends, at a random phase so that a fleet's renewals spread.
@@ -96,7 +112,9 @@ func (a *agent) beat(ctx context.Context) {
 		}
 		a.mu.Lock()
 		if !a.silent {
-			_ = a.renew(ctx) // counted; the next one is due soon
+			if !a.fleet.resting.Load() {
+				_ = a.renew(ctx) // counted; the next one is due soon
+			}
 			if a.unsaid {
 				_ = a.say(ctx)
 			}

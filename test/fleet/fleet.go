@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,8 @@ type Options struct {
 	Conditions []Condition
 	// NoLeases leaves out the Leases, to tell their cost from that of the rest.
 	NoLeases bool
+	// Images is how many images each node lists, as a kubelet does; they are most of a real Node's bytes.
+	Images int
 }
 
 // Condition is what an agent says of its node. Reason defaults to "AllChecksOK".
@@ -55,6 +58,7 @@ type Fleet struct {
 	agents  []*agent
 	byName  map[string]*agent
 	record  recorder
+	resting atomic.Bool // no Lease is renewed
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -151,6 +155,9 @@ func (f *Fleet) Name(i int) string { return f.agents[i].name }
 
 // Silence makes agent i stop writing anything; Revive makes it go on, with a renewal at once.
 func (f *Fleet) Silence(i int) { f.agents[i].setSilent(true) }
+
+// RestLeases stops all renewals of Leases, and nothing else, or lets them go on.
+func (f *Fleet) RestLeases(rest bool) { f.resting.Store(rest) }
 
 // Revive ends Silence.
 func (f *Fleet) Revive(i int) { f.agents[i].setSilent(false) }

@@ -14,7 +14,7 @@ var levels = []level{
 	{name: "tools", says: "the project's own tools", args: []string{"./..."}, dir: "tools"},
 	{name: "unit", says: "product code with the race detector; shells against the real API server and a real systemd", args: []string{"-race", "-timeout=40m", "-p=2", "./api/...", "./cmd/...", "./internal/..."}},
 	{name: "ladder", says: "what the tests stand on: control plane, machines, stand-in kubelet, fleet; the manifests and the unit", args: []string{
-		"-timeout=30m", "-p=1", "./test/cache/...", "./test/controlplane/...", "./test/fleet/...", "./test/kubelet/...", "./test/machines/...", "./test/process/...", "./test/scratch/...",
+		"-timeout=30m", "-p=1", "./test/bench/...", "./test/cache/...", "./test/controlplane/...", "./test/fleet/...", "./test/kubelet/...", "./test/machines/...", "./test/process/...", "./test/scratch/...",
 		"./deploy/...", "./packaging/...",
 	}},
 	{name: "e2e", says: "the whole product on control plane and machines; the README's commands; the demo", args: []string{"-timeout=45m", "./test/e2e"}},
