@@ -92,13 +92,16 @@ func (c *cluster) set() *taints.Rules {
 	return c.compiled.current.Load().set
 }
 
-// decide decides nodes and takes down what was decided. fault is that of the writes.
-func (c *cluster) decide(fault error, nodes ...*corev1.Node) {
+// decide decides nodes and takes down what was decided. fails is the fault of writes, where there is something to write.
+func (c *cluster) decide(fails error, nodes ...*corev1.Node) {
 	c.Helper()
 	rules := c.set()
 	for _, was := range nodes {
 		decision := taints.Decide(was, rules, c.memory.Look(was, rules, taints.Agent{}, c.now))
-		node := was
+		node, fault := was, fails
+		if decision.Empty() {
+			fault = nil
+		}
 		if fault == nil {
 			node = after(was, decision)
 		}
@@ -134,6 +137,11 @@ func after(n *corev1.Node, d taints.Decision) *corev1.Node {
 // status judges a rule as it stands.
 func (c *cluster) status(r *apiRule, findings ...Finding) readinessv1alpha1.NodeReadinessRuleStatus {
 	c.Helper()
+	return c.subject(r, findings...).judge(c.now)
+}
+
+func (c *cluster) subject(r *apiRule, findings ...Finding) subject {
+	c.Helper()
 	c.set()
 	rules := c.compiled.current.Load()
 	nodes, err := listNodes(c.Context(), c)
@@ -149,5 +157,5 @@ func (c *cluster) status(r *apiRule, findings ...Finding) readinessv1alpha1.Node
 			n := c.nodes[name]
 			return n, c.memory.View(n, c.now)
 		},
-	}.judge(c.now)
+	}
 }

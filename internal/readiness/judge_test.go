@@ -87,7 +87,7 @@ func TestConditions(t *testing.T) {
 		{name: "a rule that every node follows", ready: "True", reasons: ReasonEnforced},
 		{name: "a rule that has not reached a node", undecided: true, ready: "False", reasons: ReasonApplying},
 		{name: "a dry run that has not reached a node has no results yet", change: func(r *apiRule) { r.Spec.DryRun = true }, undecided: true, ready: "False", reasons: ReasonApplying},
-		{name: "a write that fails", fails: true, ready: "False", reasons: ReasonWritesFailing, says: "2 nodes (a, b)"},
+		{name: "a write that fails", fails: true, ready: "False", reasons: ReasonWritesFailing, says: "1 node (a)"},
 		{name: "a dry run", change: func(r *apiRule) { r.Spec.DryRun = true }, ready: "True", reasons: ReasonDryRun},
 		{name: "a suspended rule", change: func(r *apiRule) { r.Spec.Suspend = true }, ready: "True", reasons: ReasonSuspended},
 		{name: "a suspended rule in dry run", change: func(r *apiRule) { r.Spec.Suspend, r.Spec.DryRun = true, true }, ready: "True", reasons: ReasonSuspended},

@@ -259,11 +259,7 @@ type view struct {
 func (s *Standings) view(rule types.UID, since int) view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := view{complete: s.settled >= since}
-	r := s.byRule[rule]
-	if r == nil {
-		return v
-	}
+	r := s.rollOf(rule)
 	if r.sorted == nil {
 		r.sorted = make([]string, 0, len(r.nodes))
 		for name := range r.nodes {
@@ -271,7 +267,7 @@ func (s *Standings) view(rule types.UID, since int) view {
 		}
 		slices.Sort(r.sorted)
 	}
-	v.counts, v.nodes = r.counts, make([]entry, 0, len(r.sorted))
+	v := view{counts: r.counts, nodes: make([]entry, 0, len(r.sorted)), complete: s.settled >= since}
 	for _, name := range r.sorted {
 		v.nodes = append(v.nodes, entry{name, r.nodes[name]})
 	}
