@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fettle-dev/fettle/test/await"
 	"github.com/fettle-dev/fettle/test/controlplane"
 )
 
@@ -53,6 +54,10 @@ func TestManifests(t *testing.T) {
 
 // testRights names what the controller must not be able to do, and a few things it must.
 func testRights(t *testing.T, c *controlplane.ControlPlane) {
+	await.That(t, "the role of what rules require is put together", func() bool {
+		out, err := c.Kubectl(t.Context(), "auth", "can-i", "--as=system:serviceaccount:fettle-system:controller", "list", "pods", "--all-namespaces")
+		return err == nil && strings.TrimSpace(out) == "yes"
+	})
 	for _, tc := range []struct {
 		what string // verb resource[.group][/subresource][/name] [namespace]
 		want bool
@@ -77,7 +82,14 @@ func testRights(t *testing.T, c *controlplane.ControlPlane) {
 		{"create events.events.k8s.io --namespace=kube-system", false},
 		{"get namespaces/fettle-system", true},
 		{"create namespaces", false},
-		{"list pods --all-namespaces", false},
+		{"list daemonsets.apps --all-namespaces", true},
+		{"patch daemonsets.apps --all-namespaces", false},
+		{"watch daemonsets.apps --all-namespaces", true},
+		{"list controllerrevisions.apps --all-namespaces", true},
+		{"list pods --all-namespaces", true},
+		{"delete pods --all-namespaces", false},
+		{"get pods --all-namespaces", false},
+		{"list configmaps --all-namespaces", false},
 		{"get secrets --namespace=fettle-system", false},
 	} {
 		args := append([]string{"auth", "can-i", "--as=system:serviceaccount:fettle-system:controller"}, strings.Fields(tc.what)...)
