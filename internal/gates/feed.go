@@ -54,12 +54,15 @@ func (s feedState) settled() bool { return s.read || s.fault != "" }
 func (f *feed[V]) run(ctx context.Context) {
 	pauses := newPauses()
 	for ctx.Err() == nil {
+		began := time.Now()
 		from, err := f.find(ctx)
 		if err == nil {
 			err = f.follow(ctx, from)
-			pauses = newPauses()
 		}
 		f.failed(ctx, err)
+		if time.Since(began) > lastPause {
+			pauses = newPauses()
+		}
 		pause(ctx, pauses.Step())
 	}
 }
@@ -71,17 +74,16 @@ func (f *feed[V]) follow(ctx context.Context, from cache.ListerWatcher) error {
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := reflector.ListAndWatchWithContext(ctx)
-		switch {
-		case apierrors.IsNotFound(err):
+		if apierrors.IsNotFound(err) {
 			return err
-		case err != nil:
-			f.failed(ctx, err)
-		case time.Since(began) > lastPause:
+		}
+		f.failed(ctx, err)
+		if time.Since(began) > lastPause {
 			pauses = newPauses()
 		}
 		pause(ctx, pauses.Step())
 	}
-	return ctx.Err()
+	return nil
 }
 
 func newPauses() wait.Backoff {
@@ -95,10 +97,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// failed takes note of an error. What was never read is not readable at once; what was read stands for a while, and, while
+// failed takes note of an error, if there is one. What was never read is not readable at once; what was read stands for a while, and, while
 // the API server gives no answer at all, for as long as that takes.
 func (f *feed[V]) failed(ctx context.Context, err error) {
-	if ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil {
 		return
 	}
 	f.gate.update(func() {
