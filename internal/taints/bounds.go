@@ -141,9 +141,6 @@ func (b *Bounds) enter(node string, rule types.UID, at place) {
 	case spared:
 		i, _ := slices.BinarySearch(t.spared, node)
 		t.spared = slices.Insert(t.spared, i, node)
-		if i < t.called {
-			t.called++
-		}
 	}
 }
 

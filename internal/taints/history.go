@@ -164,7 +164,7 @@ func (h History) Hear(node *corev1.Node, rules *Rules, now time.Time) (next Hist
 // and are left out.
 func firstSign(node *corev1.Node, c corev1.NodeCondition, now time.Time) time.Time {
 	heartbeat := c.LastHeartbeatTime.Time
-	if heartbeat.IsZero() || heartbeat.After(now) {
+	if heartbeat.IsZero() {
 		return now
 	}
 	newest := heartbeat

@@ -146,6 +146,12 @@ func TestWaiting(t *testing.T) {
 			{do: relabelled("control")},
 			{after: time.Hour, do: both(says("False"), relabelled("workers")), held: true},
 		}},
+		{name: "a node recreated under the name is another one", rule: slow, steps: []step{
+			{do: says("False"), held: true},
+			{do: func(w *watched) { w.node = node(); w.node.UID = "another"; says("True")(w) }},
+			{do: says("False"), due: minute},
+			{do: func(w *watched) { w.node = node(); w.node.UID = "a third"; says("False")(w) }, held: true},
+		}},
 		{name: "a rule that learns to wait knows whom it holds", rule: rule(uidA, "network"), steps: []step{
 			{do: says("False"), held: true},
 			{do: edited(waits(minute, minute)), held: true},
