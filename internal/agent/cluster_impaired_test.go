@@ -121,7 +121,7 @@ func getsOverALongOutage(t *testing.T, r *rig, node string) {
 	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 
 	before := r.mark(t)
-	path.cut(true)
+	path.Cut(true)
 	away := time.Now()
 	for i := 0; time.Since(away) < 3*beats.LeaseDuration; i++ {
 		reason := []string{"One", "", "Two"}[i%3]
@@ -135,7 +135,7 @@ func getsOverALongOutage(t *testing.T, r *rig, node string) {
 	r.fallSilent(t, node)
 	p.say(finding("Broken"))
 	network(p, "Broken")
-	path.cut(false)
+	path.Cut(false)
 	r.awaitSaid(t, node, netBad)
 	await.That(t, "the host says Ready", func() bool { return hostReady(r.host(t, node)) == "True/HeartbeatReceived" })
 	await.That(t, "one event tells of it", func() bool { return p.view().Events.Sent > 0 })

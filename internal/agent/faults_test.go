@@ -1,13 +1,9 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/url"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +12,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/heartbeat"
 	"github.com/fettle-dev/fettle/test/await"
+	"github.com/fettle-dev/fettle/test/relay"
 )
 
 type healthCondition = health.Condition
@@ -29,7 +26,7 @@ func getsPastADeadConnection(t *testing.T, r *rig, node string) {
 	p.say(finding(""))
 	r.awaitSaid(t, node, allWell)
 
-	path.swallow()
+	path.Swallow()
 	// HTTP/2 by itself would give the connection up after 45 s.
 	last, longest := r.lease(t, node).Spec.RenewTime.Time, time.Duration(0)
 	for beat := range 4 {
@@ -59,9 +56,9 @@ func writesNothingAfterAnOutage(t *testing.T, r *rig, node string) {
 	await.That(t, "the host says Unhealthy", func() bool { return r.hostHealth(t, node) == "Unhealthy" })
 
 	before := r.mark(t)
-	path.cut(true)
+	path.Cut(true)
 	await.That(t, "the lease is lost", func() bool { return !p.holds() })
-	path.cut(false)
+	path.Cut(false)
 	await.That(t, "the lease is held", p.holds)
 	time.Sleep(3 * time.Second)
 	requests := r.requests(t, before, p.version)
@@ -71,7 +68,7 @@ func writesNothingAfterAnOutage(t *testing.T, r *rig, node string) {
 }
 
 // relayed is a kubeconfig that leads through a relay.
-func (r *rig) relayed(t *testing.T) (*relay, string) {
+func (r *rig) relayed(t *testing.T) (*relay.Relay, string) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(r.agentKubeconfig)
 	if err != nil {
@@ -81,8 +78,8 @@ func (r *rig) relayed(t *testing.T) (*relay, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := newRelay(t, server.Host)
-	config.Clusters["fettle"].Server = "https://" + path.listener.Addr().String()
+	path := relay.ForTest(t, server.Host)
+	config.Clusters["fettle"].Server = "https://" + path.Address()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		t.Fatal(err)
@@ -92,105 +89,6 @@ func (r *rig) relayed(t *testing.T) (*relay, string) {
 
 func (p *part) holds() bool {
 	return p.view().Holds
-}
-
-// relay passes TCP connections on, until it is told to swallow what those it has carry.
-type relay struct {
-	listener net.Listener
-	target   string
-
-	mu    sync.Mutex
-	valve *valve // of connections that are made now
-	conns []net.Conn
-	isCut bool
-}
-
-type valve struct{ shut chan struct{} }
-
-func newRelay(t *testing.T, target string) *relay {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &relay{listener: listener, target: target, valve: &valve{shut: make(chan struct{})}}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			r.pass(conn)
-		}
-	}()
-	return r
-}
-
-func (r *relay) pass(in net.Conn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out, err := net.Dial("tcp", r.target)
-	if err != nil {
-		in.Close()
-		return
-	}
-	if r.isCut {
-		in.Close()
-		out.Close()
-		return
-	}
-	r.conns = append(r.conns, in, out)
-	v := r.valve
-	go v.copy(out, in)
-	go v.copy(in, out)
-}
-
-func (v *valve) copy(to, from net.Conn) {
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
-		select {
-		case <-v.shut:
-			if err == nil {
-				continue // swallowed
-			}
-			return
-		default:
-		}
-		if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				from.Close()
-				return
-			}
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				from.Close()
-			}
-			to.Close()
-			return
-		}
-	}
-}
-
-// cut closes all connections and those that are made until it is mended.
-func (r *relay) cut(isCut bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.isCut = isCut
-	for _, c := range r.conns {
-		c.Close()
-	}
-	r.conns = nil
-}
-
-// swallow has what is sent over the connections there are go nowhere.
-func (r *relay) swallow() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	close(r.valve.shut)
-	r.valve = &valve{shut: make(chan struct{})}
 }
 
 // TestAnAPIServerThatIsAway : at the start and later. What was decided meanwhile is said once when it is back.
