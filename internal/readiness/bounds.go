@@ -4,28 +4,48 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 )
 
-// Bounds of what a status says. The CRD bounds the entries; the bytes keep a rule under 64 KiB whatever nodes and conditions
-// are called.
+// Bounds of what a status says; the CRD has the same.
 const (
 	maxNodes           = 100
 	maxFailureMessage  = 1024
 	maxObjectMessage   = 256
 	maxStatementLength = 512
 	maxSummary         = 2048
-
-	maxEvaluationBytes = 24 << 10
-	maxAppliedBytes    = 14 << 10
-	maxFailedBytes     = 8 << 10
-	maxUnseenBytes     = 4 << 10
-	// Of a dry run, in which no node is applied.
-	maxTrialBytes   = 4 << 10
-	maxMissingBytes = 4 << 10
-
 	// maxNamed bounds the nodes that one sentence names.
 	maxNamed = 10
 )
+
+// bounds of the lists of a status, in bytes, whatever nodes and conditions are called.
+type bounds struct {
+	evaluations, failed, unseen int
+	applied                     int
+	// Of a dry run, in which no node is applied: each list of nodes, and the missing conditions.
+	trial, missing int
+}
+
+// fullBounds keep a status under 50 KiB, messages included.
+var fullBounds = bounds{evaluations: 24 << 10, failed: 8 << 10, unseen: 4 << 10, applied: 14 << 10, trial: 4 << 10, missing: 4 << 10}
+
+// maxRule is what a rule takes at most, as JSON, unless its spec alone takes more.
+const maxRule = 62 << 10
+
+// boundsFor gives the bounds for a rule, so that spec and status together take no more than maxRule. The API server's
+// record of who wrote which field of a spec is about as long as the spec.
+func boundsFor(spec readinessv1alpha1.NodeReadinessRuleSpec) bounds {
+	encoded, err := json.Marshal(spec)
+	if err != nil { // plain data: cannot happen
+		panic(err)
+	}
+	const full, fixed = 50 << 10, 10 << 10 // fixed are messages, counts and names
+	left := maxRule - 2*len(encoded) - fixed
+	scaled := func(limit int) int { return max(0, min(limit, limit*left/(full-fixed))) }
+	b := fullBounds
+	return bounds{scaled(b.evaluations), scaled(b.failed), scaled(b.unseen), scaled(b.applied), scaled(b.trial), scaled(b.missing)}
+}
 
 // room is what is left of a list.
 type room struct{ entries, bytes int }

@@ -38,24 +38,23 @@ func (s subject) judge(now time.Time) readinessv1alpha1.NodeReadinessRuleStatus 
 	if s.api.Spec.Suspend || s.fault != nil {
 		return status
 	}
-	counts := s.view.counts
+	counts, space := s.view.counts, boundsFor(s.api.Spec)
 	status.Nodes = &counts
-	status.UnseenConditionTypes = fitting(s.unseen, room{len(s.unseen), maxUnseenBytes})
-	status.FailedNodes = s.failed(now)
-	status.NodeEvaluations = s.evaluations(now)
+	status.UnseenConditionTypes = fitting(s.unseen, room{len(s.unseen), space.unseen})
+	status.FailedNodes = s.failed(now, room{maxNodes, space.failed})
+	status.NodeEvaluations = s.evaluations(now, room{maxNodes, space.evaluations})
 	if s.api.Spec.DryRun {
-		status.DryRunResults = dryRunResults(s.api.Spec.Conditions, s.view.nodes)
+		status.DryRunResults = dryRunResults(s.api.Spec.Conditions, s.view.nodes, space)
 	} else {
-		status.AppliedNodes = s.applied()
+		status.AppliedNodes = s.applied(room{maxNodes, space.applied})
 	}
 	return status
 }
 
 // applied are nodes that are as the rule wants them.
-func (s subject) applied() []string {
+func (s subject) applied(space room) []string {
 	var names []string
-	for space, nodes := (room{maxNodes, maxAppliedBytes}), s.view.nodes; len(nodes) > 0; nodes = nodes[1:] {
-		n := nodes[0]
+	for _, n := range s.view.nodes {
 		if n.failed {
 			continue
 		}
@@ -67,13 +66,12 @@ func (s subject) applied() []string {
 	return names
 }
 
-func (s subject) failed(now time.Time) []readinessv1alpha1.NodeFailure {
+func (s subject) failed(now time.Time, space room) []readinessv1alpha1.NodeFailure {
 	if s.view.counts.Failed == 0 {
 		return nil
 	}
 	was := byName(s.api.Status.FailedNodes, func(f readinessv1alpha1.NodeFailure) string { return f.NodeName })
 	var list []readinessv1alpha1.NodeFailure
-	space := room{maxNodes, maxFailedBytes}
 	for _, n := range s.view.nodes {
 		failure := (*Failure)(nil)
 		if n.failed {
@@ -94,13 +92,12 @@ func (s subject) failed(now time.Time) []readinessv1alpha1.NodeFailure {
 	return list
 }
 
-func (s subject) evaluations(now time.Time) []readinessv1alpha1.NodeEvaluation {
+func (s subject) evaluations(now time.Time, space room) []readinessv1alpha1.NodeEvaluation {
 	if s.view.counts.Held == 0 {
 		return nil
 	}
 	was := byName(s.api.Status.NodeEvaluations, func(e readinessv1alpha1.NodeEvaluation) string { return e.NodeName })
 	var list []readinessv1alpha1.NodeEvaluation
-	space := room{maxNodes, maxEvaluationBytes}
 	for _, n := range s.view.nodes {
 		if n.outcome != held {
 			continue
@@ -139,11 +136,15 @@ func (s subject) evaluation(node *corev1.Node, seen taints.Seen) readinessv1alph
 	return e
 }
 
-// conditions are those of the rule: Ready, and whatever else there is to say. What is no longer said is left out.
+// conditions are those of the rule: Ready, and whatever else there is to say; the first finding of a type says it. What is
+// no longer said is left out.
 func (s subject) conditions(now time.Time) []metav1.Condition {
 	var conditions []metav1.Condition
 	for _, f := range append([]Finding{s.ready()}, s.others()...) {
 		says := statement(f.Reason)
+		if apimeta.FindStatusCondition(conditions, says.Type) != nil {
+			continue
+		}
 		c := metav1.Condition{
 			Type: says.Type, Status: says.Status, Reason: says.Reason, Message: capped(f.Message, maxStatementLength),
 			ObservedGeneration: s.api.Generation, LastTransitionTime: metav1.Time{Time: now},

@@ -51,7 +51,7 @@ func without(a, b []corev1.Taint) (count uint8) {
 }
 
 // dryRunResults sum up what a rule in dry run would do to nodes, which are by name.
-func dryRunResults(required []readinessv1alpha1.ConditionRequirement, nodes []entry) *readinessv1alpha1.DryRunResults {
+func dryRunResults(required []readinessv1alpha1.ConditionRequirement, nodes []entry, within bounds) *readinessv1alpha1.DryRunResults {
 	var results readinessv1alpha1.DryRunResults
 	var adds, removes []string
 	lacking := make([][]string, len(required))
@@ -76,9 +76,9 @@ func dryRunResults(required []readinessv1alpha1.ConditionRequirement, nodes []en
 			}
 		}
 	}
-	results.NodesToTaint = fitting(adds, room{maxNodes, maxTrialBytes})
-	results.NodesToUntaint = fitting(removes, room{maxNodes, maxTrialBytes})
-	space := room{len(required), maxMissingBytes}
+	results.NodesToTaint = fitting(adds, room{maxNodes, within.trial})
+	results.NodesToUntaint = fitting(removes, room{maxNodes, within.trial})
+	space := room{len(required), within.missing}
 	for i, names := range lacking {
 		if len(names) == 0 {
 			continue

@@ -18,7 +18,10 @@ import (
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.nodes.selected`
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.nodes.ready`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.nodes.held`
-// +kubebuilder:printcolumn:name="DryRun",type=boolean,JSONPath=`.spec.dryRun`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="DryRun",type=boolean,JSONPath=`.spec.dryRun`,priority=1
+// +kubebuilder:printcolumn:name="Spared",type=integer,JSONPath=`.status.nodes.spared`,priority=1
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:selectablefield:JSONPath=`.spec.enforcementMode`
 // +kubebuilder:selectablefield:JSONPath=`.spec.taint.key`
@@ -307,8 +310,9 @@ const (
 	EnforcementModeContinuous    EnforcementMode = "continuous"
 )
 
-// NodeReadinessRuleStatus is written by the controller. Its lists are samples of at most 100 nodes; nodes has the full
-// counts.
+// NodeReadinessRuleStatus is written by the controller. Its lists are samples: the first by name, at most 100 and fewer
+// where names are long, so that a rule stays under 64 KiB in any fleet; nodes has the full counts. Lists of nodes are atomic,
+// since the API server's record of who wrote which entry would be larger than they are.
 type NodeReadinessRuleStatus struct {
 	// observedGeneration is the generation of spec that this status is about.
 	// +optional
@@ -323,31 +327,29 @@ type NodeReadinessRuleStatus struct {
 
 	// unseenConditionTypes are those of spec.conditions that no node of the cluster has or had, as far as the controller
 	// that writes this has seen: a sign of a misspelt type, or of a reporter that does not run.
-	// +listType=set
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	UnseenConditionTypes []string `json:"unseenConditionTypes,omitempty"`
 
-	// nodes counts the selected nodes.
+	// nodes counts the selected nodes. Absent while the rule is suspended.
 	// +optional
 	Nodes *NodeCounts `json:"nodes,omitempty"`
 
-	// appliedNodes are names of selected nodes that the rule was applied to: first by name, at most 100.
-	// +listType=set
+	// appliedNodes are names of selected nodes that the rule was applied to. Absent in a dry run.
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	AppliedNodes []string `json:"appliedNodes,omitempty"`
 
-	// failedNodes are selected nodes whose taints could not be written, at most 100.
-	// +listType=map
-	// +listMapKey=nodeName
+	// failedNodes are selected nodes whose taints could not be written.
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	FailedNodes []NodeFailure `json:"failedNodes,omitempty"`
 
-	// nodeEvaluations are the selected nodes that the rule holds, first by name, at most 100.
-	// +listType=map
-	// +listMapKey=nodeName
+	// nodeEvaluations are the selected nodes that the rule holds.
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	NodeEvaluations []NodeEvaluation `json:"nodeEvaluations,omitempty"`
@@ -391,13 +393,11 @@ type NodeEvaluation struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName"`
 	// conditionResults has one entry for each required condition.
-	// +listType=map
-	// +listMapKey=type
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	ConditionResults []ConditionResult `json:"conditionResults"`
 	// objectResults has one entry for each required object.
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	ObjectResults []ObjectResult `json:"objectResults,omitempty"`
@@ -456,21 +456,20 @@ type DryRunResults struct {
 	AffectedNodes  int32 `json:"affectedNodes"`
 	TaintsToAdd    int32 `json:"taintsToAdd"`
 	TaintsToRemove int32 `json:"taintsToRemove"`
-	// riskyOperations is the number of selected nodes that lack at least one of the conditions.
+	// riskyOperations is the number of selected nodes that lack at least one of the conditions, stale ones included.
 	RiskyOperations int32 `json:"riskyOperations"`
-	// nodesToTaint are names of nodes that would get a taint, first by name, at most 100.
-	// +listType=set
+	// nodesToTaint are names of nodes that would get a taint.
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	NodesToTaint []string `json:"nodesToTaint,omitempty"`
-	// nodesToUntaint are names of nodes that would lose a taint, first by name, at most 100.
-	// +listType=set
+	// nodesToUntaint are names of nodes that would lose a taint.
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	// +optional
 	NodesToUntaint []string `json:"nodesToUntaint,omitempty"`
 	// missingConditions are the condition types that selected nodes lack.
-	// +listType=map
-	// +listMapKey=type
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	MissingConditions []MissingCondition `json:"missingConditions,omitempty"`
@@ -485,7 +484,7 @@ type MissingCondition struct {
 	// count of the selected nodes that lack it.
 	Count int32 `json:"count"`
 	// nodes are some of their names, first by name, at most 10.
-	// +listType=set
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	// +optional
 	Nodes []string `json:"nodes,omitempty"`
