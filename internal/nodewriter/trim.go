@@ -14,10 +14,10 @@ import (
 // the map exists. It is shared by all nodes and never changed.
 var othersAnnotations = map[string]string{"fettle.dev/others": ""}
 
-// Trim leaves of a Node what decisions read: names, labels, our annotations, taints, the boot ID, and of conditions type,
-// status, heartbeat and the reasons that the controller goes by. It is a transform of caches: but for heartbeats, which are
-// signs of life and no more, two trimmed versions of a node differ only where a decision could. Objects other than Nodes
-// pass unchanged.
+// Trim leaves of a Node what decisions read: names, labels, our annotations, taints, the boot ID, allocatable resources, and
+// of conditions type, status, heartbeat and the reasons that the controller goes by. It is a transform of caches: but for
+// heartbeats, which are signs of life and no more, two trimmed versions of a node differ only where a decision could.
+// Objects other than Nodes pass unchanged.
 func Trim(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -37,6 +37,7 @@ func Trim(obj any) (any, error) {
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
 	}
 	trimmed.Status.NodeInfo.BootID = node.Status.NodeInfo.BootID
+	trimmed.Status.Allocatable = node.Status.Allocatable
 	for _, c := range node.Status.Conditions {
 		kept := corev1.NodeCondition{Type: c.Type, Status: c.Status, LastHeartbeatTime: c.LastHeartbeatTime}
 		switch c.Reason { // constants, so that no string of the node is held

@@ -1,6 +1,7 @@
 package readiness
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -14,12 +15,36 @@ import (
 // Memory holds what was observed of nodes over time, and counts the nodes that bounded rules hold. It may be used
 // concurrently. All of it is lost with the process: what must outlive it is on the nodes.
 type Memory struct {
-	// Object gives verdicts on objects that rules require; nil for none. It must answer without I/O.
-	Object func(node *corev1.Node, required readinessv1alpha1.ObjectRequirement) (ready corev1.ConditionStatus, message string)
+	// Objects gives verdicts on objects that rules require; nil for none.
+	Objects Objects
 
 	mu        sync.Mutex
 	histories map[string]taints.History // by node
 	bounds    taints.Bounds
+}
+
+// Objects are what rules require beside conditions.
+type Objects interface {
+	// Require is told of the rules that decisions will be made by. It returns when what they require is known as far as it
+	// can be.
+	Require(ctx context.Context, rules []readinessv1alpha1.NodeReadinessRule)
+	// Verdict says whether an object is ready for a node, and why it is not. It answers without I/O.
+	Verdict(node *corev1.Node, required readinessv1alpha1.ObjectRequirement) (ready corev1.ConditionStatus, message string)
+}
+
+// require tells what decisions will be made by.
+func (m *Memory) require(ctx context.Context, rules []readinessv1alpha1.NodeReadinessRule) {
+	if m.Objects != nil {
+		m.Objects.Require(ctx, rules)
+	}
+}
+
+// verdicts gives verdicts on objects, or nil for none.
+func (m *Memory) verdicts() func(*corev1.Node, readinessv1alpha1.ObjectRequirement) (corev1.ConditionStatus, string) {
+	if m.Objects == nil {
+		return nil
+	}
+	return m.Objects.Verdict
 }
 
 // Look observes a node and gives what is known of it for a decision, which has to be told by Settle.
@@ -28,7 +53,7 @@ func (m *Memory) Look(node *corev1.Node, rules *taints.Rules, agent taints.Agent
 	defer m.mu.Unlock()
 	history := m.histories[node.Name].Observe(node, rules, agent, now)
 	m.keep(node.Name, history)
-	return taints.Seen{Now: now, History: history, Object: m.Object, MayHold: func(rule *taints.Rule) bool {
+	return taints.Seen{Now: now, History: history, Object: m.verdicts(), MayHold: func(rule *taints.Rule) bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return m.bounds.MayHold(rule.UID, node.Name)
@@ -60,7 +85,7 @@ func (m *Memory) Hear(node *corev1.Node, rules *taints.Rules, now time.Time) (re
 func (m *Memory) View(node *corev1.Node, now time.Time) taints.Seen {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return taints.Seen{Now: now, History: m.histories[node.Name], Object: m.Object, MayHold: func(rule *taints.Rule) bool {
+	return taints.Seen{Now: now, History: m.histories[node.Name], Object: m.verdicts(), MayHold: func(rule *taints.Rule) bool {
 		return !m.Spares(rule.UID, node.Name)
 	}}
 }
