@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/fleet"
 	"github.com/fettle-dev/fettle/test/controlplane"
 )
 
@@ -31,6 +32,8 @@ const (
 func livenessOptions(t testing.TB) Options {
 	o := testOptions(t)
 	o.HostLifecycleGracePeriod, o.HostStartupGracePeriod = grace, startupGrace
+	// Few agents make a fleet here, and a busy machine a blind controller now and then.
+	o.Fleet = fleet.Limits{Window: grace, MaxSilences: 100, MaxSilencesPercent: 100, SuspendAbovePercent: 100, Cooldown: time.Second}
 	return o
 }
 
@@ -40,15 +43,15 @@ type agent struct {
 	w    *world
 	node *corev1.Node
 
-	mu      sync.Mutex
-	beating bool
-	serial  int
-	stop    context.CancelFunc
-	done    chan struct{}
+	mu     sync.Mutex
+	boot   string
+	serial int
+	stop   context.CancelFunc
+	done   chan struct{}
 }
 
 func (w *world) agent(t *testing.T, node *corev1.Node) *agent {
-	a := &agent{w: w, node: node, beating: true}
+	a := &agent{w: w, node: node, boot: "test"}
 	a.begin(t)
 	return a
 }
@@ -106,7 +109,7 @@ func (a *agent) say(t *testing.T) {
 	host := map[string]any{"apiVersion": "fettle.dev/v1alpha1", "kind": "Host", "metadata": map[string]any{"name": a.node.Name},
 		"status": fettlev1alpha1.HostStatus{
 			Conditions:     []metav1.Condition{{Type: fettlev1alpha1.HostReady, Status: "True", Reason: fettlev1alpha1.ReasonHeartbeatReceived, Message: "test", LastTransitionTime: now}},
-			Agent:          &fettlev1alpha1.HostAgent{Version: "test", ID: "test", Mode: "Service", BootID: "test", StartedAt: now},
+			Agent:          &fettlev1alpha1.HostAgent{Version: "test", ID: "test", Mode: "Service", BootID: a.boot, StartedAt: now},
 			ConditionTypes: []string{fettlev1alpha1.ConditionHealthy, fettlev1alpha1.ConditionNetworkReady},
 		}}
 	for _, err := range []error{
@@ -238,6 +241,7 @@ func TestAgents(t *testing.T) {
 	t.Run("an agent that is back says so itself, and the controller is quiet but for the taint", func(t *testing.T) {
 		silent.begin(outer)
 		w.tainted(t, "silent")
+		w.event(t, "silent", "AgentBack", "HearAgent", "renews its lease again")
 		if writes := w.writesDuring(t, 2*grace); len(writes) > 0 {
 			t.Errorf("writes:\n%s", writes)
 		}
@@ -276,6 +280,43 @@ func TestAgents(t *testing.T) {
 		late.end()
 		w.saysUnknown(t, bare)
 	})
+	t.Run("what an agent said before a boot is Unknown, though its lease still counts", func(t *testing.T) {
+		n := w.node(t, "rebooting", "agents")
+		w.boot(t, n, "boot-1")
+		a := &agent{w: w, node: n, boot: "boot-1"}
+		a.begin(outer)
+		w.hostReady(t, n, "True", fettlev1alpha1.ReasonHeartbeatReceived)
+		w.tainted(t, "rebooting")
+		if writes := w.writesDuring(t, grace); len(writes) > 0 {
+			t.Errorf("writes:\n%s", writes)
+		}
+		w.boot(t, n, "boot-2") // the lease is renewed on: silence is not what is noticed
+		w.saysUnknown(t, n)
+		w.tainted(t, "rebooting", "r.example.com/healthy=pending:NoSchedule")
+		w.event(t, "rebooting", "AgentBehindBoot", "SetConditionsUnknown", "has booted")
+
+		a.boot = "boot-2"
+		a.say(t)
+		w.tainted(t, "rebooting")
+		w.event(t, "rebooting", "AgentBack", "HearAgent", "renews its lease again")
+		if writes := w.writesDuring(t, 2*grace); len(writes) > 0 {
+			t.Errorf("writes:\n%s", writes)
+		}
+		w.hostReady(t, n, "True", fettlev1alpha1.ReasonHeartbeatReceived)
+
+		versions := w.versions(t, "rebooting")
+		a.boot = "boot-3" // the agent is quicker than the kubelet
+		a.say(t)
+		w.boot(t, n, "boot-3")
+		w.boot(t, n, "") // and this is a kubelet that tells no boots
+		w.quiet(t)
+		w.patch(t, n, `{"metadata":{"annotations":{"test":"over"}}}`)
+		for _, seen := range until(t, versions, "the end", func(n *corev1.Node) bool { return n.Annotations["test"] == "over" }) {
+			if c := conditionOf(seen, fettlev1alpha1.ConditionHealthy); c == nil || c.Status != corev1.ConditionTrue {
+				t.Errorf("with boot %q the node says %v", seen.Status.NodeInfo.BootID, c)
+			}
+		}
+	})
 	t.Run("what an agent said that died before its Host heard of it becomes Unknown", func(t *testing.T) {
 		n := w.node(t, "unheard", "agents")
 		w.host(t, n)
@@ -293,6 +334,11 @@ func (w *world) saysUnknownCondition(t *testing.T, node, condition string) {
 		c := conditionOf(w.getNode(t, node), corev1.NodeConditionType(condition))
 		return c != nil && c.Status == corev1.ConditionUnknown && c.Reason == fettlev1alpha1.ReasonAgentSilent, fmt.Sprint(c)
 	})
+}
+
+// boot tells of a boot as the node's kubelet does.
+func (w *world) boot(t *testing.T, n *corev1.Node, id string) {
+	w.patch(t, n, fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q}}}`, id), "status")
 }
 
 // TestHosts looks at the making of Hosts.

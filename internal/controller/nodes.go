@@ -38,6 +38,7 @@ type nodes struct {
 	events    *events.Queue
 	agents    *watch.Watch
 	spells    spells
+	boots     boots
 	arrivals  arrivals
 	metrics   *metrics.Metrics
 	grace     time.Duration
@@ -100,6 +101,7 @@ func (n *nodes) read(ctx context.Context, name string) (*corev1.Node, *fettlev1a
 func (n *nodes) forget(name string) {
 	n.writer.Forget(name)
 	n.spells.end(name)
+	n.boots.forget(name)
 	if n.standings.Forget(name) {
 		n.status.Wake()
 	}

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
-	"github.com/fettle-dev/fettle/internal/events"
 	"github.com/fettle-dev/fettle/internal/hosts"
 	"github.com/fettle-dev/fettle/internal/liveness"
 	"github.com/fettle-dev/fettle/internal/readiness"
@@ -24,7 +23,9 @@ const nudgeAfter = 5 * time.Second
 const (
 	silentMessage = "the node agent stopped renewing its lease"
 	absentMessage = "no node agent has reported yet"
-	nudgeMessage  = "the node agent is alive, and is asked to report again"
+	// rebootedMessage : what the agent said before is about a machine that was.
+	rebootedMessage = "the machine has booted, and its node agent has not reported since"
+	nudgeMessage    = "the node agent is alive, and is asked to report again"
 )
 
 // say is what remains to be done about a silence once the node's conditions are right.
@@ -35,50 +36,66 @@ type say struct {
 	again time.Duration
 }
 
-// silence sets the agent's conditions on the node to Unknown when the agent is silent.
+// silence sets the agent's conditions on the node to Unknown when nothing vouches for them: the agent is silent, or has said
+// nothing since the machine booted.
 func (n *nodes) silence(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host) (*corev1.Node, say, error) {
 	if !hosts.Of(host, node) {
 		return node, say{}, nil
 	}
+	unspoken := n.boots.observe(node, host, time.Now())
 	verdict := n.agents.Verdict(node.Name, host.UID)
 	if verdict.State.Quiet() && !n.agents.Fleet().Verdict.Acts() { // it came into force meanwhile; when it ends we look again
 		return node, say{}, nil
 	}
-	switch verdict.State {
-	case liveness.Silent:
-		return n.silent(ctx, node, host, verdict, say{hostReason: fettlev1alpha1.ReasonHostStatusUnknown, hostMessage: silentMessage})
-	case liveness.NeverReported:
+	switch {
+	case verdict.State == liveness.Silent:
+		return n.silent(ctx, node, host, silence{since: verdict.Since, note: noteSilent, toHost: say{hostReason: fettlev1alpha1.ReasonHostStatusUnknown, hostMessage: silentMessage}})
+	case verdict.State == liveness.NeverReported:
 		if host.Status.Agent != nil { // it has reported, and the verdict will follow
 			return node, say{}, nil
 		}
 		// The node may have conditions all the same, of an agent that died before it could report to this Host.
-		return n.silent(ctx, node, host, verdict, say{hostReason: fettlev1alpha1.ReasonHostNeverReported, hostMessage: absentMessage})
-	case liveness.Alive:
+		return n.silent(ctx, node, host, silence{since: verdict.Since, note: noteSilent, absent: true, toHost: say{hostReason: fettlev1alpha1.ReasonHostNeverReported, hostMessage: absentMessage}})
+	case !unspoken.IsZero():
+		return n.rebooted(ctx, node, host, unspoken)
+	case verdict.State == liveness.Alive:
+		if n.spells.over(node.Name) {
+			n.events.Add(noteBack.about(readiness.NodeReference(node), noteBack.says))
+		}
 		s, err := n.nudge(ctx, node, host)
 		return node, s, err
 	}
 	return node, say{}, nil
 }
 
-func (n *nodes) silent(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host, verdict liveness.Verdict, toHost say) (*corev1.Node, say, error) {
+// silence is why nothing vouches for what an agent said, and what is made of it.
+type silence struct {
+	since  time.Time
+	note   silenceNote
+	toHost say
+	// absent is true when there was no agent at all.
+	absent bool
+}
+
+func (n *nodes) silent(ctx context.Context, node *corev1.Node, host *fettlev1alpha1.Host, s silence) (*corev1.Node, say, error) {
 	owesNode, owesHost := has(node, host, speaks), !hosts.IsUnknown(host)
-	if again := n.spells.silent(node.Name, verdict.Since, owesNode, owesHost, n.grace, time.Now()); again > 0 {
+	if again := n.spells.silent(node.Name, s.since, owesNode, owesHost, n.grace, time.Now()); again > 0 {
 		return node, say{again: again}, nil
 	}
+	if !s.absent {
+		n.spells.spoke(node.Name)
+	}
 	if owesNode {
-		written, err := n.writer.SetUnknown(ctx, node, agentTypes(node, host), fettlev1alpha1.ReasonAgentSilent, silentMessage, time.Now())
+		written, err := n.writer.SetUnknown(ctx, node, agentTypes(node, host), fettlev1alpha1.ReasonAgentSilent, s.note.says, time.Now())
 		if err != nil {
 			return node, say{}, client.IgnoreNotFound(err)
 		}
 		node = written
 		n.spells.toldNode(node.Name)
-		n.events.Add(events.Event{
-			Regarding: readiness.NodeReference(node), Type: corev1.EventTypeWarning,
-			Reason: fettlev1alpha1.ReasonAgentSilent, Action: "SetConditionsUnknown", Note: silentMessage, At: time.Now(),
-		})
+		n.events.Add(s.note.about(readiness.NodeReference(node), s.note.says))
 	}
 	if owesHost {
-		return node, toHost, nil
+		return node, s.toHost, nil
 	}
 	return node, say{}, nil
 }
@@ -120,18 +137,27 @@ func (n *nodes) nudge(ctx context.Context, node *corev1.Node, host *fettlev1alph
 	if again := n.spells.alive(node.Name, stale(node, host), time.Now()); again != 0 {
 		return say{again: max(again, 0)}, nil
 	}
-	liveNode, err := n.writer.Live(ctx, node.Name)
+	liveNode, liveHost, err := n.readLive(ctx, node.Name)
 	if err != nil {
-		return say{}, client.IgnoreNotFound(fmt.Errorf("read node %s: %w", node.Name, err))
-	}
-	liveHost := &fettlev1alpha1.Host{}
-	if err := n.live.Get(ctx, client.ObjectKey{Name: node.Name}, liveHost); err != nil {
-		return say{}, client.IgnoreNotFound(fmt.Errorf("read host %s: %w", node.Name, err))
+		return say{}, client.IgnoreNotFound(err)
 	}
 	if !stale(liveNode, liveHost) {
 		return say{again: nudgeAfter}, nil
 	}
 	return say{hostReason: fettlev1alpha1.ReasonHostStatusUnknown, hostMessage: nudgeMessage, again: nudgeAfter}, nil
+}
+
+// readLive reads a node and then its Host past the cache: an agent writes the one before the other.
+func (n *nodes) readLive(ctx context.Context, name string) (*corev1.Node, *fettlev1alpha1.Host, error) {
+	node, err := n.writer.Live(ctx, name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	host := &fettlev1alpha1.Host{}
+	if err := n.live.Get(ctx, client.ObjectKey{Name: name}, host); err != nil {
+		return nil, nil, fmt.Errorf("read host %s: %w", name, err)
+	}
+	return node, host, nil
 }
 
 // spells remembers what was said of each silence, so that an agent that is back, but whose lease we have not seen yet,
@@ -146,6 +172,8 @@ type spell struct {
 	since time.Time
 	// node and host are true once each was told of this silence.
 	node, host bool
+	// spoke is true when there was an agent before the silence.
+	spoke bool
 	// odd is since when something contradicts the verdict; zero for not.
 	odd time.Time
 }
@@ -170,7 +198,7 @@ func (s *spells) silent(node string, since time.Time, owesNode, owesHost bool, g
 	if wait := p.odd.Add(grace).Sub(now); wait > 0 {
 		return wait
 	}
-	*p = spell{since: since}
+	*p = spell{since: since, spoke: p.spoke}
 	return 0
 }
 
@@ -193,6 +221,7 @@ func (s *spells) alive(node string, stale bool, now time.Time) time.Duration {
 	return 0
 }
 
+func (s *spells) spoke(node string)    { s.told(node, func(p *spell) { p.spoke = true }) }
 func (s *spells) toldNode(node string) { s.told(node, func(p *spell) { p.node = true }) }
 func (s *spells) toldHost(node string) { s.told(node, func(p *spell) { p.host = true }) }
 
@@ -202,6 +231,18 @@ func (s *spells) told(node string, mark func(*spell)) {
 	if p := s.byNode[node]; p != nil {
 		mark(p)
 	}
+}
+
+// over ends the silence of an agent that is heard again, and reports whether its node had been told of one.
+func (s *spells) over(node string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byNode[node]
+	if p == nil || p.since.IsZero() {
+		return false
+	}
+	delete(s.byNode, node)
+	return p.node && p.spoke
 }
 
 func (s *spells) end(node string) {

@@ -55,6 +55,27 @@ func TestSpells(t *testing.T) {
 			t.Errorf("wait %s", wait)
 		}
 	})
+	t.Run("an agent that is back is so once, and only if it ever was there", func(t *testing.T) {
+		var s spells
+		if s.over("n") {
+			t.Error("back without a silence")
+		}
+		s.silent("n", start, true, true, grace, at(0))
+		s.spoke("n")
+		if s.over("n") {
+			t.Error("back from a silence that the node was not told of")
+		}
+		s.silent("n", start, true, true, grace, at(0))
+		s.spoke("n")
+		s.toldNode("n")
+		if !s.over("n") || s.over("n") {
+			t.Error("not back exactly once")
+		}
+		s.silent("n", start, false, true, grace, at(0))
+		if s.over("n") {
+			t.Error("back, and never there")
+		}
+	})
 	t.Run("a living agent whose node says otherwise is nudged after a moment, and again", func(t *testing.T) {
 		var s spells
 		for _, look := range []struct{ at, want time.Duration }{
