@@ -20,6 +20,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/probes/runtime"
 	"github.com/fettle-dev/fettle/internal/report"
 	"github.com/fettle-dev/fettle/internal/systemd"
+	"github.com/fettle-dev/fettle/internal/unixgrpc"
 )
 
 // readBootID reads it from the machine's /proc, or, where a container sees that as an empty folder, from its own.
@@ -67,12 +68,13 @@ const unreachableLooks = 3
 // Surroundings give what probes look through, but for what an agent knows of itself. end gives up what it holds.
 func Surroundings(host *hostfs.Root, getenv func(string) string, log *slog.Logger) (env probes.Env, end func()) {
 	files := prober.New(log)
-	env = probes.Env{Host: host, Getenv: getenv, Files: files}
+	env = probes.Env{Host: host, Getenv: getenv, Files: files, Sockets: unixgrpc.New()}
 	if hasSystemd(host) {
 		env.Systemd = systemd.NewBus(busSocket(host, getenv))
 	}
 	return env, func() {
 		files.Close()
+		env.Sockets.Close()
 		if env.Systemd != nil {
 			env.Systemd.Close()
 		}
@@ -83,23 +85,22 @@ func Surroundings(host *hostfs.Root, getenv func(string) string, log *slog.Logge
 // else systemd.
 type runtimeWatch struct {
 	o    Options
-	host *hostfs.Root
+	env  probes.Env
 	tell func(report.Runtime)
-	bus  *systemd.Bus // nil where the machine has no systemd
 
 	mu       sync.Mutex
 	endpoint string // of the container runtime, as configured
 	cri      *runtime.CRI
 }
 
-func newRuntimeWatch(o Options, host *hostfs.Root, tell func(report.Runtime)) *runtimeWatch {
-	w := &runtimeWatch{o: o, host: host, tell: tell}
-	if hasSystemd(host) {
-		w.bus = systemd.NewBus(busSocket(host, o.Getenv))
-	}
-	w.endpoint = runtimeEndpoint(o.Config)
-	w.cri = runtime.NewCRI(host, w.endpoint)
+func newRuntimeWatch(o Options, env probes.Env, tell func(report.Runtime)) *runtimeWatch {
+	w := &runtimeWatch{o: o, env: env, tell: tell}
+	w.ask(runtimeEndpoint(o.Config))
 	return w
+}
+
+func (w *runtimeWatch) ask(endpoint string) {
+	w.endpoint, w.cri = endpoint, runtime.NewCRI(w.env.Host, w.env.Sockets, endpoint)
 }
 
 // configure takes in another endpoint of the container runtime.
@@ -107,8 +108,7 @@ func (w *runtimeWatch) configure(c config.Config) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if endpoint := runtimeEndpoint(c); endpoint != w.endpoint {
-		w.cri.Close()
-		w.endpoint, w.cri = endpoint, runtime.NewCRI(w.host, endpoint)
+		w.ask(endpoint)
 	}
 }
 
@@ -120,15 +120,6 @@ func runtimeEndpoint(c config.Config) string {
 		}
 	}
 	return ""
-}
-
-func (w *runtimeWatch) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cri.Close()
-	if w.bus != nil {
-		w.bus.Close()
-	}
 }
 
 // run tells it once in each heartbeat interval, and whenever it changes. It takes no part in the heartbeat: a runtime that
@@ -178,10 +169,10 @@ func (w *runtimeWatch) look(ctx context.Context) report.Runtime {
 		return report.Runtime{Reachable: true, Detail: "the container runtime answers"}
 	case !errors.Is(err, runtime.ErrNoRuntime):
 		return report.Runtime{Detail: "the container runtime does not answer: " + err.Error()}
-	case w.bus == nil:
+	case w.env.Systemd == nil:
 		return report.Runtime{Reachable: true, Detail: "this machine has neither a container runtime nor systemd"}
 	}
-	if err := w.bus.Reachable(ctx); err != nil {
+	if err := w.env.Systemd.Reachable(ctx); err != nil {
 		return report.Runtime{Detail: "systemd does not answer: " + err.Error()}
 	}
 	return report.Runtime{Reachable: true, Detail: "systemd answers"}

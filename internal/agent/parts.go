@@ -51,7 +51,7 @@ func assemble(o Options, host *hostfs.Root, stateDir string, self fettlev1alpha1
 		tokens: p.tokens, progress: progress, awake: awake, log: o.Log,
 	})
 	p.notices = newNotifier(progress, p.cluster.status)
-	p.runtime = newRuntimeWatch(o, host, p.cluster.setRuntime)
+	p.runtime = newRuntimeWatch(o, p.env, p.cluster.setRuntime)
 	kept, remembered := openMemory(stateDir, o.Log)
 	p.kept = kept
 	looks, checks := catalogue.Build(o.Config.Checks, p.env)
@@ -118,10 +118,7 @@ func (p *parts) apply(c config.Config) {
 	p.diagnosis.reconfigure(looks, checks, nil)
 }
 
-func (p *parts) close() {
-	p.runtime.close()
-	p.endEnv()
-}
+func (p *parts) close() { p.endEnv() }
 
 // known is what the checks of the agent itself are told.
 func (p *parts) known() probes.Agent {

@@ -13,6 +13,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/reasons"
 	"github.com/fettle-dev/fettle/internal/systemd"
+	"github.com/fettle-dev/fettle/internal/unixgrpc"
 )
 
 // Probe looks at one thing once.
@@ -59,6 +60,8 @@ type Env struct {
 	Getenv func(name string) string
 	// Files makes file calls that can hang.
 	Files Files
+	// Sockets are the connections to what speaks gRPC on the machine.
+	Sockets *unixgrpc.Connections
 	// Systemd is the machine's systemd; nil where there is none.
 	Systemd *systemd.Bus
 	// Agent is what the agent knows of itself.

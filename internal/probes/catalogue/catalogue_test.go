@@ -15,6 +15,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/catalogue"
 	"github.com/fettle-dev/fettle/internal/reasons"
+	"github.com/fettle-dev/fettle/internal/unixgrpc"
 )
 
 // conditions are the types that built-in checks feed. They are API.
@@ -88,7 +89,7 @@ func TestEveryKindLooksAtThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	looks, checks := catalogue.Build(c.Checks, probes.Env{Host: host, Getenv: os.Getenv})
+	looks, checks := catalogue.Build(c.Checks, probes.Env{Host: host, Getenv: os.Getenv, Sockets: unixgrpc.New()})
 	if len(looks) != len(c.Checks) || len(checks) != len(looks) {
 		t.Fatalf("%d configured, %d looks, %d checks", len(c.Checks), len(looks), len(checks))
 	}

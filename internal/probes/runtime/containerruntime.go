@@ -72,7 +72,7 @@ var ContainerRuntime = probes.Define(probes.Kind{
 	Timeout:     5 * time.Second,
 	Thresholds:  health.Thresholds{Failure: 3, Success: 2},
 }, func() ContainerRuntimeOptions { return ContainerRuntimeOptions{} }, func(env probes.Env, o ContainerRuntimeOptions) probes.Probe {
-	return runtimeLook{cri: NewCRI(env.Host, o.Endpoint), required: o.Required}
+	return runtimeLook{cri: NewCRI(env.Host, env.Sockets, o.Endpoint), required: o.Required}
 })
 
 type runtimeLook struct {

@@ -21,6 +21,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/probes"
 	"github.com/fettle-dev/fettle/internal/probes/runtime"
+	"github.com/fettle-dev/fettle/internal/unixgrpc"
 )
 
 const containerdSocket = "/run/containerd/containerd.sock"
@@ -139,7 +140,7 @@ func TestRuntimeThatDoesNotAnswer(t *testing.T) {
 			expect(t, look(t, p, timeout), health.Fatal, runtime.RuntimeUnreachable, tc.want)
 			network := build(h, runtime.RuntimeNetwork, func(o *runtime.RuntimeNetworkOptions) { o.Endpoint = "unix://" + socket })
 			expect(t, look(t, network, timeout), health.Unknown, runtime.RuntimeNetworkNotAsked, tc.want)
-			if err := reach(t, runtime.NewCRI(h.root, "unix://"+socket), timeout); err == nil || err.Error() != tc.want {
+			if err := reach(t, runtime.NewCRI(h.root, h.sockets, "unix://"+socket), timeout); err == nil || err.Error() != tc.want {
 				t.Errorf("reachable: %v", err)
 			}
 		})
@@ -148,7 +149,6 @@ func TestRuntimeThatDoesNotAnswer(t *testing.T) {
 
 func reach(t *testing.T, cri *runtime.CRI, timeout time.Duration) error {
 	t.Helper()
-	t.Cleanup(cri.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	return cri.Reachable(ctx)
@@ -181,11 +181,11 @@ func TestLookCutShortSaysNothing(t *testing.T) {
 
 func TestReachable(t *testing.T) {
 	h := newHost(t)
-	if err := reach(t, runtime.NewCRI(h.root, ""), patience); !errors.Is(err, runtime.ErrNoRuntime) {
+	if err := reach(t, runtime.NewCRI(h.root, h.sockets, ""), patience); !errors.Is(err, runtime.ErrNoRuntime) {
 		t.Errorf("without a runtime: %v", err)
 	}
 	h.serve(containerdSocket, fixture(t, "cri-dockerd-0.3-without-docker"))
-	if err := reach(t, runtime.NewCRI(h.root, ""), patience); err != nil {
+	if err := reach(t, runtime.NewCRI(h.root, h.sockets, ""), patience); err != nil {
 		t.Errorf("a runtime that answers that it is not ready: %v", err)
 	}
 }
@@ -235,10 +235,11 @@ func TestLooksLeaveNothingBehind(t *testing.T) {
 	awaitGoroutines(t, failed)
 }
 
-// Checks are made anew at each change of the configuration, and nobody tells the old ones.
+// Checks are made anew at each change of the configuration, and nobody tells the old ones. The connection is not theirs.
 func TestChecksThatAreMadeAnewLeaveNothingBehind(t *testing.T) {
 	h := newHost(t)
 	h.serve(containerdSocket, fixture(t, "containerd-1.7-ready"))
+	look(t, containerRuntime(h, nil), patience)
 	before := gort.NumGoroutine()
 	for range 50 {
 		expect(t, look(t, containerRuntime(h, nil), patience), health.OK, health.ReasonOK, "containerd v1.7.27 is ready")
@@ -350,7 +351,7 @@ func TestSocketThatMayNotBeOpened(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := look(t, containerRuntime(host{t: t, dir: dir, root: root}, nil), patience)
+		got := look(t, containerRuntime(host{t: t, dir: dir, root: root, sockets: unixgrpc.New()}, nil), patience)
 		fmt.Printf("%s|%s|%s\n", got.Verdict, got.Reason, got.Message)
 		return
 	}

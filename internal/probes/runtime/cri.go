@@ -3,55 +3,33 @@ package runtime
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"runtime"
-	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/fettle-dev/fettle/internal/hostfs"
+	"github.com/fettle-dev/fettle/internal/unixgrpc"
 )
 
-// CRI asks the machine's container runtime, over the socket that the kubelet uses too.
-//
-// One connection is kept from call to call, which takes less memory than one for each. After a call that failed there
-// is none: gRPC would go on connecting in the background, and hold back the next call for as long as it waits. The
-// socket is looked for at every call, so that a new runtime is found. Its methods may be called from any goroutine.
-//
-// A CRI that nobody holds any more closes its connection, as a file does: checks are made anew when the configuration
-// changes, and nobody tells the old ones.
+// CRI asks the machine's container runtime, over the socket that the kubelet uses too. The socket is looked for at every
+// call, so that a new runtime is found. Its methods may be called from any goroutine.
 type CRI struct {
-	host     *hostfs.Root
-	endpoint string
-	*kept
-}
-
-// kept is what a CRI keeps from call to call. It does not know the CRI, whose end would else never come.
-type kept struct {
-	mu   sync.Mutex
-	link *link
+	host        *hostfs.Root
+	connections *unixgrpc.Connections
+	endpoint    string
 	// answered is the socket of the last call that succeeded. A runtime that was there is expected from then on: some take
 	// their socket with them when they end.
-	answered string
+	answered atomic.Pointer[string]
 }
 
 // NewCRI asks the runtime at an endpoint such as unix:///run/containerd/containerd.sock; empty: the one that is found,
-// as locate says. It does not connect yet.
-func NewCRI(host *hostfs.Root, endpoint string) *CRI {
-	c := &CRI{host: host, endpoint: endpoint, kept: &kept{}}
-	runtime.AddCleanup(c, (*kept).close, c.kept)
-	return c
+// as locate says. It does not connect yet, and closes none of the connections.
+func NewCRI(host *hostfs.Root, connections *unixgrpc.Connections, endpoint string) *CRI {
+	return &CRI{host: host, connections: connections, endpoint: endpoint}
 }
-
-// Close closes the connection, if there is one.
-func (c *CRI) Close() { c.close() }
 
 // ErrNoRuntime says that the machine has no container runtime that speaks CRI, and that nobody asks for one.
 var ErrNoRuntime = errors.New("no container runtime is configured or found")
@@ -61,15 +39,6 @@ var ErrNoRuntime = errors.New("no container runtime is configured or found")
 func (c *CRI) Reachable(ctx context.Context) error {
 	_, err := c.status(ctx)
 	return err
-}
-
-func (k *kept) close() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.link != nil {
-		k.link.end()
-		k.link = nil
-	}
 }
 
 // failure is a call that did not get its answer.
@@ -120,14 +89,14 @@ func (c *CRI) call(ctx context.Context, do func(runtimev1.RuntimeServiceClient) 
 	if err != nil {
 		return &failure{socket: at.socket, connecting: err}
 	}
-	l := c.linked(c.host.Path(path))
-	err = do(runtimev1.NewRuntimeServiceClient(l))
+	connecting, err := c.connections.Call(c.host.Path(path), func(conn grpc.ClientConnInterface) error {
+		return do(runtimev1.NewRuntimeServiceClient(conn))
+	})
 	if err == nil {
-		c.remember(at.socket)
+		c.answered.Store(&at.socket)
 		return nil
 	}
-	f := &failure{socket: at.socket, connecting: l.fault(), answer: status.Convert(err), canceled: errors.Is(ctx.Err(), context.Canceled)}
-	c.drop(l)
+	f := &failure{socket: at.socket, connecting: connecting, answer: status.Convert(err), canceled: errors.Is(ctx.Err(), context.Canceled)}
 	if f.answer.Code() == codes.Unimplemented && !at.expected {
 		return ErrNoRuntime // containerd as Docker installs it, for one
 	}
@@ -136,94 +105,13 @@ func (c *CRI) call(ctx context.Context, do func(runtimev1.RuntimeServiceClient) 
 
 func (c *CRI) locate() (endpoint, error) {
 	at, err := locate(c.host, c.endpoint)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	answered := c.answered.Load()
+	if answered == nil {
+		return at, err
+	}
 	if err == nil && at.socket == "" {
-		at.socket = c.answered
+		at.socket = *answered
 	}
-	at.expected = at.expected || c.answered != ""
+	at.expected = true
 	return at, err
-}
-
-func (k *kept) remember(socket string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.answered = socket
-}
-
-// linked gives the connection to a socket. It connects when it is first used.
-func (k *kept) linked(socket string) *link {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.link != nil && k.link.socket == socket {
-		return k.link
-	}
-	if k.link != nil {
-		k.link.end()
-	}
-	k.link = newLink(socket)
-	return k.link
-}
-
-func (k *kept) drop(l *link) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.link == l {
-		k.link = nil
-	}
-	l.end()
-}
-
-// maxAnswer bounds what a runtime may answer, in bytes. A Status takes a few hundred.
-const maxAnswer = 256 << 10
-
-// link is a connection that remembers why connecting failed: gRPC says it in words alone.
-type link struct {
-	*grpc.ClientConn
-	socket string
-	failed atomic.Pointer[error]
-}
-
-func newLink(socket string) *link {
-	l := &link{socket: socket}
-	conn, err := grpc.NewClient("passthrough:///runtime",
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions are what protects it
-		grpc.WithContextDialer(l.dial),
-		grpc.WithAuthority("localhost"),
-		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithNoProxy(),
-		grpc.WithIdleTimeout(0),
-		grpc.WithReadBufferSize(0), grpc.WithWriteBufferSize(0),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-	)
-	if err != nil {
-		panic(fmt.Sprintf("runtime: options that gRPC refuses: %v", err)) // they are constants
-	}
-	l.ClientConn = conn
-	return l
-}
-
-// end closes it, whatever became of it.
-func (l *link) end() { _ = l.Close() }
-
-func (l *link) dial(ctx context.Context, _ string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", l.socket)
-	if err != nil {
-		l.failed.Store(&err)
-		return nil, err
-	}
-	l.failed.Store(nil)
-	return conn, nil
-}
-
-// fault is what the last attempt to connect failed with, without the words around it; nil when there was none that did.
-func (l *link) fault() error {
-	failed := l.failed.Load()
-	if failed == nil {
-		return nil
-	}
-	var errno syscall.Errno
-	if errors.As(*failed, &errno) {
-		return errno
-	}
-	return *failed
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/hostfs"
 	"github.com/fettle-dev/fettle/internal/probes"
+	"github.com/fettle-dev/fettle/internal/unixgrpc"
 	"github.com/fettle-dev/fettle/test/scratch"
 )
 
@@ -26,6 +27,8 @@ type host struct {
 	t    *testing.T
 	dir  string
 	root *hostfs.Root
+	// sockets are the connections that its probes share.
+	sockets *unixgrpc.Connections
 }
 
 func newHost(t *testing.T) host {
@@ -44,7 +47,9 @@ func newHost(t *testing.T) host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
-	return host{t: t, dir: folder.Path(), root: root}
+	sockets := unixgrpc.New()
+	t.Cleanup(sockets.Close)
+	return host{t: t, dir: folder.Path(), root: root, sockets: sockets}
 }
 
 // path makes the folders above a path of the machine and gives it as this process knows it.
@@ -81,7 +86,7 @@ func build[Options any](h host, kind probes.Kind, set func(*Options)) probes.Pro
 	if set != nil {
 		set(options.(*Options))
 	}
-	return kind.Build(probes.Env{Host: h.root, Getenv: os.Getenv}, options)
+	return kind.Build(probes.Env{Host: h.root, Sockets: h.sockets, Getenv: os.Getenv}, options)
 }
 
 // patience is the timeout of a look that is to come to its end.

@@ -50,7 +50,7 @@ var RuntimeNetwork = probes.Define(probes.Kind{
 	Thresholds:  health.Thresholds{Failure: 3, Success: 2},
 	DependsOn:   []string{"container-runtime"},
 }, func() RuntimeNetworkOptions { return RuntimeNetworkOptions{} }, func(env probes.Env, o RuntimeNetworkOptions) probes.Probe {
-	cri := NewCRI(env.Host, o.Endpoint)
+	cri := NewCRI(env.Host, env.Sockets, o.Endpoint)
 	return probes.Func(func(ctx context.Context) health.Result { return judgeNetwork(cri.status(ctx)) })
 })
 
