@@ -141,6 +141,11 @@ func TestBounds(t *testing.T) {
 			f.settle()
 			f.say("True", "i")
 		}, want: "c"},
+		{name: "a called node that recovers passes the place on", bound: "2", do: func(f *fleet) {
+			f.say("False", "i", "j", "b", "c", "d")
+			f.settle()
+			f.say("True", "i", "j", "b")
+		}, want: "c d"},
 		{name: "a spared node that leaves does not take the place with it", bound: "1", do: func(f *fleet) {
 			f.say("False", "i", "b", "c")
 			f.settle()

@@ -39,7 +39,21 @@ func drawRule(t *rapid.T, i int) *apiRule {
 		taintKey(someKey.Draw(t, "key")), effect(someEffect.Draw(t, "effect")),
 		needs(someType.Draw(t, "type"), someStatus.Draw(t, "required")))
 	r.Spec.Taint.Value = rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "value")
-	switch rapid.IntRange(0, 5).Draw(t, "kind") {
+	r.Spec.AllowEviction = rapid.Bool().Draw(t, "eviction")
+	for range rapid.IntRange(0, 2).Draw(t, "more taints") {
+		also(someKey.Draw(t, "key") + "=z:" + string(someEffect.Draw(t, "effect")))(r)
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "beyond upstream") {
+	case 0:
+		atMost("1")(r)
+	case 1:
+		waits(time.Minute, time.Minute)(r)
+	case 2:
+		ages(time.Minute)(r)
+	case 3:
+		object(rapid.SampledFrom([]string{"ready", "unready"}).Draw(t, "object"))(r)
+	}
+	switch rapid.IntRange(0, 7).Draw(t, "kind") {
 	case 0:
 		dryRun(r)
 	case 1:
@@ -48,8 +62,41 @@ func drawRule(t *rapid.T, i int) *apiRule {
 		r.DeletionTimestamp = &metav1.Time{Time: noon}
 	case 3:
 		unparsable(r)
+	case 4:
+		suspended(r)
+	case 5:
+		regates(r)
 	}
 	return r
+}
+
+// drawSeen gives what was seen of a node: it was looked at some time ago, with other conditions.
+func drawSeen(t *rapid.T, n *corev1.Node, rules *Rules) Seen {
+	full := map[types.UID]bool{}
+	for _, rule := range rules.All() {
+		full[rule.UID] = rapid.Bool().Draw(t, "at its bound")
+	}
+	seen := Seen{
+		Now:     noon,
+		MayHold: func(r *Rule) bool { return !full[r.UID] },
+		Object: func(_ *corev1.Node, required readinessv1alpha1.ObjectRequirement) (corev1.ConditionStatus, string) {
+			if required.Name == "ready" {
+				return corev1.ConditionTrue, ""
+			}
+			return corev1.ConditionFalse, "not ready"
+		},
+	}
+	if rapid.Bool().Draw(t, "looked at before") {
+		before := n.DeepCopy()
+		for i := range before.Status.Conditions {
+			before.Status.Conditions[i].Status = someStatus.Draw(t, "status before")
+		}
+		before.Status.NodeInfo.BootID = rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "boot before")
+		ago := time.Duration(rapid.IntRange(0, 120).Draw(t, "ago")) * time.Second
+		seen.History = seen.History.Observe(before, rules, Agent{}, noon.Add(-ago))
+	}
+	seen.History = seen.History.Observe(n, rules, Agent{}, noon)
+	return seen
 }
 
 func drawNode(t *rapid.T) *corev1.Node {
@@ -75,8 +122,14 @@ func drawNode(t *rapid.T) *corev1.Node {
 	for range rapid.IntRange(0, 3).Draw(t, "owned") {
 		owns(someKey.Draw(t, "key"), someEffect.Draw(t, "effect"), ruleUID(rapid.IntRange(0, 6).Draw(t, "owner")))(n)
 	}
+	n.Status.NodeInfo.BootID = rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "boot")
 	if rapid.Bool().Draw(t, "marked") {
-		n.Annotations[readinessv1alpha1.BootstrapMarkerPrefix+string(ruleUID(rapid.IntRange(0, 6).Draw(t, "passed")))] = "{}"
+		i := rapid.IntRange(0, 6).Draw(t, "passed")
+		key := rapid.SampledFrom([]string{string(ruleUID(i)), fmt.Sprintf("rule-%d", i)}).Draw(t, "marker")
+		n.Annotations[readinessv1alpha1.BootstrapMarkerPrefix+key] = rapid.SampledFrom([]string{"{}", `{"boot-id":"1"}`, "true"}).Draw(t, "value")
+	}
+	if rapid.Bool().Draw(t, "judged") {
+		judged(ruleUID(rapid.IntRange(0, 6).Draw(t, "by")), ruleUID(rapid.IntRange(0, 6).Draw(t, "and by")))(n)
 	}
 	return n
 }
@@ -84,18 +137,21 @@ func drawNode(t *rapid.T) *corev1.Node {
 func TestDecideConvergesInOneWriteFromAnyState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, rules := drawNode(t), compileAll(drawRules(t)...)
-		after := carryOut(n, Decide(n, rules, Seen{Now: noon}))
-		if again := Decide(after, rules, Seen{Now: noon.Add(time.Minute)}); !again.Empty() || len(again.Changes) != 0 {
+		seen := drawSeen(t, n, rules)
+		decision := Decide(n, rules, seen)
+		after := carryOut(n, decision)
+		seen.History = seen.History.Observe(after, rules, Agent{}, noon)
+		if again := Decide(after, rules, seen); !again.Empty() || len(again.Changes) != 0 {
 			t.Fatalf("not settled: %+v", again)
 		}
 		for _, rule := range rules.All() {
 			if rule.Frozen || !rule.Selects(after) {
 				continue
 			}
-			if rule.BootstrapOnly && rule.Fulfilled(n, Seen{}) && !rule.Completed(after) {
+			if rule.BootstrapOnly && rule.Fulfilled(n, seen) && !rule.Completed(after) {
 				t.Fatalf("%s is fulfilled and not marked", rule.Name)
 			}
-			holds := !rule.Completed(after) && !rule.Fulfilled(after, Seen{})
+			holds := !rule.Completed(after) && !rule.Fulfilled(after, seen) && !slices.Contains(decision.Spared, rule.UID)
 			if holds && !rule.Tainted(after) {
 				t.Fatalf("%s is not fulfilled and its taint is absent", rule.Name)
 			}
@@ -120,12 +176,12 @@ func TestDecideNeverTouchesForeignTaints(t *testing.T) {
 		foreign := func(n *corev1.Node) []corev1.Taint {
 			return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(taint corev1.Taint) bool { return ours[idOf(taint)] })
 		}
-		after := carryOut(n, Decide(n, rules, Seen{Now: noon}))
+		after := carryOut(n, Decide(n, rules, drawSeen(t, n, rules)))
 		if before, after := foreign(n), foreign(after); !slices.EqualFunc(before, after, func(a, b corev1.Taint) bool { return reflect.DeepEqual(a, b) }) {
 			t.Fatalf("foreign taints changed: %v -> %v", before, after)
 		}
 		for key := range n.Annotations {
-			if _, marker := markedRule(key); key == RecordAnnotation || marker {
+			if _, marker := markedRule(key); key == RecordAnnotation || key == JudgedAnnotation || marker || movedMarker(key, rules) {
 				continue
 			}
 			if _, there := after.Annotations[key]; !there {
@@ -135,10 +191,15 @@ func TestDecideNeverTouchesForeignTaints(t *testing.T) {
 	})
 }
 
-func TestDecideFreezesWhatDryRunRulesOwn(t *testing.T) {
+// movedMarker reports whether a marker is keyed by the name of a rule that moves it to its UID.
+func movedMarker(key string, rules *Rules) bool {
+	return slices.ContainsFunc(rules.All(), func(r *Rule) bool { return r.BootstrapOnly && !r.Frozen && key == r.oldMarkerKey() })
+}
+
+func TestDecideFreezesWhatFrozenRulesOwn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, rules := drawNode(t), compileAll(drawRules(t)...)
-		after := carryOut(n, Decide(n, rules, Seen{Now: noon}))
+		after := carryOut(n, Decide(n, rules, drawSeen(t, n, rules)))
 		for id, owners := range ReadRecord(n) {
 			if len(frozenOwners(owners, rules)) == 0 {
 				continue
@@ -160,6 +221,8 @@ func TestDecideDependsOnWhatHoldsNotOnWhatWasSeen(t *testing.T) {
 			for i := range rapid.IntRange(0, 4).Draw(t, "rules") {
 				r := rule(ruleUID(i), fmt.Sprintf("rule-%d", i), pool(somePool.Draw(t, "pool")), taintKey(someKey.Draw(t, "key")),
 					effect(someEffect.Draw(t, "effect")), needs(someType.Draw(t, "type"), someStatus.Draw(t, "required")))
+				r.Spec.AllowEviction = rapid.Bool().Draw(t, "eviction")
+				also(someKey.Draw(t, "key") + "=z:" + string(someEffect.Draw(t, "effect")))(r)
 				rules = append(rules, r)
 			}
 			return compileAll(rules...)
@@ -191,11 +254,54 @@ func TestDecideDependsOnWhatHoldsNotOnWhatWasSeen(t *testing.T) {
 	})
 }
 
+// Waiting delays and never decides: whatever was seen, and however often the controller was restarted meanwhile, once
+// nothing changes any more the node comes to be as without it, by the times at which the controller asks to look again.
+func TestWaitingOnlyDelays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var slow, fast []*apiRule
+		for i := range rapid.IntRange(1, 4).Draw(t, "rules") {
+			r := rule(ruleUID(i), fmt.Sprintf("rule-%d", i), taintKey(someKey.Draw(t, "key")), needs(someType.Draw(t, "type"), someStatus.Draw(t, "required")))
+			fast = append(fast, r.DeepCopy())
+			seconds := rapid.IntRange(0, 90)
+			waits(time.Duration(seconds.Draw(t, "adding"))*time.Second, time.Duration(seconds.Draw(t, "removing"))*time.Second)(r)
+			slow = append(slow, r)
+		}
+		w := &watched{node: node(has("A", "True"), has("B", "True"), has("C", "True")), rules: compileAll(slow...), now: noon}
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			w.node = w.node.DeepCopy()
+			w.node.Status.Conditions[rapid.IntRange(0, 2).Draw(t, "condition")].Status = someStatus.Draw(t, "status")
+			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
+			if rapid.IntRange(0, 4).Draw(t, "restart") == 0 {
+				restart(w)
+			}
+			w.look()
+		}
+		for looks := 0; ; looks++ {
+			d := w.look()
+			if d.Due.IsZero() {
+				break
+			}
+			if looks > 8 || !d.Due.After(w.now) {
+				t.Fatalf("at %s it wants to look again at %s, after %d looks", w.now, d.Due, looks)
+			}
+			w.now = d.Due
+		}
+		want := node()
+		want.Status.Conditions = w.node.Status.Conditions
+		want = carryOut(want, Decide(want, compileAll(fast...), Seen{Now: noon}))
+		sorted := func(n *corev1.Node) []string { s := taintStrings(n.Spec.Taints); slices.Sort(s); return s }
+		if got, want := sorted(w.node), sorted(want); !slices.Equal(got, want) {
+			t.Fatalf("got %v, without waiting %v", got, want)
+		}
+	})
+}
+
 func TestDecideDoesNotDependOnTheOrderOfRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, rules := drawNode(t), drawRules(t)
 		shuffled := rapid.Permutation(rules).Draw(t, "shuffled")
-		a, b := Decide(n, compileAll(rules...), Seen{Now: noon}), Decide(n, compileAll(shuffled...), Seen{Now: noon})
+		seen := drawSeen(t, n, compileAll(rules...))
+		a, b := Decide(n, compileAll(rules...), seen), Decide(n, compileAll(shuffled...), seen)
 		if !reflect.DeepEqual(a, b) {
 			t.Fatalf("%+v\n%+v", a, b)
 		}

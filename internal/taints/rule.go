@@ -138,8 +138,16 @@ func (r *Rule) value(id ID) string {
 	return r.Taints[slices.IndexFunc(r.Taints, func(t Taint) bool { return t.ID == id })].Value
 }
 
-// holds reports whether the node shows that the rule holds it.
-func (r *Rule) holds(node *corev1.Node) bool { return ReadRecord(node).Names(r.UID) || r.Tainted(node) }
+// holds reports whether the node shows that the rule holds it, or has taints of somebody else's that the rule may adopt.
+// What other rules hold tells nothing of this one.
+func (r *Rule) holds(node *corev1.Node) bool {
+	record := ReadRecord(node)
+	if record.Names(r.UID) {
+		return true
+	}
+	owned := slices.ContainsFunc(r.Taints, func(t Taint) bool { return len(record[t.ID]) > 0 })
+	return !owned && r.Tainted(node)
+}
 
 // knows reports whether the rule has judged the node before; one that was rebooted and has to pass again is new to it.
 // Rules that treat such nodes like any other know all.
