@@ -101,19 +101,6 @@ func readLinks(wanted func(index int, name string) bool) (links []link, err erro
 // skipStatistics is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h: counters are half of each message.
 const skipStatistics = 1 << 3
 
-// dump asks rtnetlink for all objects of a kind, and hands on each message as it comes.
-func dump(ask int, answer uint16, each func(message []byte) error, with ...nl.NetlinkRequestData) (failed error) {
-	request := nl.NewNetlinkRequest(ask, unix.NLM_F_DUMP)
-	for _, data := range with {
-		request.AddData(data)
-	}
-	err := request.ExecuteIter(unix.NETLINK_ROUTE, answer, func(message []byte) bool {
-		failed = each(message)
-		return failed == nil
-	})
-	return errors.Join(err, failed)
-}
-
 // identify reads of a message about an interface what tells whether to read the rest. One of a pod is a veth that is no
 // member of a bond.
 func identify(message []byte) (index int, name string, pods bool) {

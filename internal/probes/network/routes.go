@@ -1,11 +1,11 @@
 package network
 
 import (
+	"encoding/binary"
 	"fmt"
-	"net"
 	"net/netip"
 
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,18 +41,10 @@ func readDefaultRoutes() ([]defaultRoute, error) {
 	var routes []defaultRoute
 	err := whole(func() error {
 		routes = routes[:0]
-		for _, f := range []family{ipv4, ipv6} {
-			// Without a filter the library leaves out other tables than main, and clones.
-			if err := netlink.RouteListFilteredIter(int(f), &netlink.Route{}, 0, func(r netlink.Route) bool {
-				if r.Type == unix.RTN_UNICAST && isDefault(r.Dst) {
-					routes = append(routes, hops(f, r)...)
-				}
-				return true
-			}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return dump(unix.RTM_GETROUTE, unix.RTM_NEWROUTE, func(message []byte) error {
+			routes = append(routes, defaultRoutesFrom(message)...)
+			return nil
+		}, &nl.RtMsg{}) // of every family
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
@@ -60,33 +52,69 @@ func readDefaultRoutes() ([]defaultRoute, error) {
 	return routes, nil
 }
 
-func isDefault(dst *net.IPNet) bool {
-	if dst == nil {
-		return true
+// defaultRoutesFrom reads a message about a route; it gives nothing for one that is no default route of the main table. A
+// machine has a route for each pod, so that little is read of the others.
+func defaultRoutesFrom(message []byte) []defaultRoute {
+	if len(message) < unix.SizeofRtMsg {
+		return nil
 	}
-	ones, _ := dst.Mask.Size()
-	return ones == 0 && dst.IP.IsUnspecified()
+	header := nl.DeserializeRtMsg(message)
+	f := family(header.Family)
+	if f != ipv4 && f != ipv6 || header.Dst_len != 0 || header.Table != unix.RT_TABLE_MAIN || header.Type != unix.RTN_UNICAST || header.Flags&unix.RTM_F_CLONED != 0 {
+		return nil
+	}
+	only := defaultRoute{family: f, dead: header.Flags&unusable != 0}
+	var several []defaultRoute
+	for kind, value := range attributes(message[unix.SizeofRtMsg:]) {
+		switch kind {
+		case unix.RTA_OIF:
+			only.link = indexFrom(value)
+		case unix.RTA_GATEWAY, unix.RTA_VIA:
+			only.gateway = gatewayFrom(kind, value)
+		case unix.RTA_MULTIPATH:
+			several = hops(only, value)
+		}
+	}
+	if several != nil {
+		return several
+	}
+	return []defaultRoute{only}
 }
 
 // unusable are the flags of a hop that the kernel passes over.
 const unusable = unix.RTNH_F_DEAD | unix.RTNH_F_LINKDOWN
 
-func hops(f family, r netlink.Route) []defaultRoute {
-	if len(r.MultiPath) == 0 {
-		return []defaultRoute{{family: f, link: r.LinkIndex, gateway: gatewayOf(r.Gw, r.Via), dead: r.Flags&unusable != 0}}
-	}
-	all := make([]defaultRoute, 0, len(r.MultiPath))
-	for _, hop := range r.MultiPath {
-		all = append(all, defaultRoute{family: f, link: hop.LinkIndex, gateway: gatewayOf(hop.Gw, hop.Via), dead: (r.Flags|hop.Flags)&unusable != 0})
+// hops reads the ways of a route that has several: struct rtnexthop of linux/rtnetlink.h, each with attributes of its own.
+func hops(route defaultRoute, data []byte) (all []defaultRoute) {
+	for len(data) >= unix.SizeofRtNexthop {
+		length := int(binary.NativeEndian.Uint16(data))
+		if length < unix.SizeofRtNexthop || length > len(data) {
+			break
+		}
+		hop := defaultRoute{family: route.family, link: indexFrom(data[4:8]), dead: route.dead || uint32(data[2])&unusable != 0}
+		for kind, value := range attributes(data[unix.SizeofRtNexthop:length]) {
+			if kind == unix.RTA_GATEWAY || kind == unix.RTA_VIA {
+				hop.gateway = gatewayFrom(kind, value)
+			}
+		}
+		all = append(all, hop)
+		data = data[min((length+3)&^3, len(data)):]
 	}
 	return all
 }
 
-// gatewayOf is the next hop, which may be of the other family (RFC 5549).
-func gatewayOf(gw net.IP, via netlink.Destination) netip.Addr {
-	if v, ok := via.(*netlink.Via); ok {
-		gw = v.Addr
+func indexFrom(value []byte) int {
+	if len(value) < 4 {
+		return 0
 	}
-	ip, _ := netip.AddrFromSlice(gw)
+	return int(binary.NativeEndian.Uint32(value))
+}
+
+// gatewayFrom reads the next hop. RTA_VIA names its family first, which may be the other one (RFC 5549).
+func gatewayFrom(kind uint16, value []byte) netip.Addr {
+	if kind == unix.RTA_VIA {
+		value = value[min(2, len(value)):]
+	}
+	ip, _ := netip.AddrFromSlice(value)
 	return ip.Unmap()
 }
