@@ -114,7 +114,7 @@ func (n *nodes) agentOf(node *corev1.Node, host *fettlev1alpha1.Host) taints.Age
 	if !hosts.Of(host, node) {
 		return agent
 	}
-	if verdict := n.agents.Verdict(node.Name, host.UID); verdict.State.Quiet() {
+	if verdict := n.agents.Verdict(node.Name, host.UID); verdict.State.Quiet() && n.agents.Fleet().Verdict.Acts() {
 		agent.QuietSince = verdict.Since
 	}
 	if host.Status.Agent != nil {
