@@ -204,6 +204,9 @@ func TestTypesThatNoNodeHasAreNamed(t *testing.T) {
 	elsewhere.Labels = nil
 	elsewhere.Status.Conditions = []corev1.NodeCondition{{Type: "B", Status: "False"}}
 	c.decide(nil, elsewhere)
+	if !c.standings.due(r.UID) {
+		t.Error("a type that is seen for the first time makes no rule due")
+	}
 	if got := c.status(r).UnseenConditionTypes; len(got) != 0 {
 		t.Errorf("a type that a node has that is not selected is unseen: %v", got)
 	}

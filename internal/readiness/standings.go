@@ -139,6 +139,11 @@ func (s *Standings) meet(node *corev1.Node, asked map[string]bool) (changed bool
 			s.types[t], changed = true, true
 		}
 	}
+	if changed { // it is rare, and any rule may ask for the type
+		for _, r := range s.byRule {
+			r.changed = true
+		}
+	}
 	return changed
 }
 
