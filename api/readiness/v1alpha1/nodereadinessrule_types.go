@@ -89,7 +89,8 @@ type NodeReadinessRuleSpec struct {
 	MaxTainted *intstr.IntOrString `json:"maxTainted,omitempty"`
 
 	// regateOnReboot makes a node that completed a bootstrap-only rule pass it again after every reboot, as told by
-	// status.nodeInfo.bootID.
+	// status.nodeInfo.bootID. A condition with a heartbeat time counts only once its reporter has given a sign of life since
+	// the reboot.
 	// +optional
 	RegateOnReboot bool `json:"regateOnReboot,omitempty"`
 

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fettle-dev/fettle/api/readiness/v1alpha1"
@@ -46,6 +49,31 @@ func conditions(n int) func(*rule) {
 		}
 	}
 }
+func objects(required ...v1alpha1.ObjectRequirement) func(*rule) {
+	return func(r *rule) { r.Spec.Objects = required }
+}
+
+var allocatable = v1alpha1.ObjectRequirement{Name: "gpu", Allocatable: &v1alpha1.AllocatableResource{Resource: "nvidia.com/gpu", AtLeast: resource.MustParse("1")}}
+
+func further(key string, effect corev1.TaintEffect) func(*rule) {
+	return func(r *rule) { r.Spec.Taints = []v1alpha1.TaintSpec{{Key: key, Effect: effect}} }
+}
+func bounded(by intstr.IntOrString) func(*rule) { return func(r *rule) { r.Spec.MaxTainted = &by } }
+func duration(text string) *metav1.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return &metav1.Duration{Duration: d}
+}
+func ageing(after string) func(*rule) {
+	return func(r *rule) { r.Spec.Conditions[0].MaxAge = duration(after) }
+}
+func holding(adding, removing string) func(*rule) {
+	return func(r *rule) {
+		r.Spec.Conditions[0].For = &v1alpha1.Hold{Adding: duration(adding), Removing: duration(removing)}
+	}
+}
 func bootstrapOnly(r *rule) { r.Spec.EnforcementMode = v1alpha1.EnforcementModeBootstrapOnly }
 
 // The schema and its CEL rules, as the real API server applies them. Nothing else refuses a rule.
@@ -82,6 +110,28 @@ func TestSchema(t *testing.T) {
 		{name: "no mode", change: func(r *rule) { r.Spec.EnforcementMode = "" }, says: "spec.enforcementMode"},
 		{name: "no conditions", change: conditions(0), says: "spec.conditions"},
 		{name: "32 conditions", change: conditions(32)},
+		{name: "objects in place of conditions", change: func(r *rule) { conditions(0)(r); objects(allocatable)(r) }},
+		{name: "an object without a kind of it", change: objects(v1alpha1.ObjectRequirement{Name: "a"}), says: "exactly one of daemonSet, object and allocatable"},
+		{name: "an object of two kinds", change: objects(v1alpha1.ObjectRequirement{Name: "a", Allocatable: allocatable.Allocatable, DaemonSet: &v1alpha1.DaemonSetOnNode{Namespace: "a", Name: "b"}}),
+			says: "exactly one of daemonSet, object and allocatable"},
+		{name: "two objects of one name", change: objects(allocatable, allocatable), says: "Duplicate value"},
+		{name: "a further taint", change: further("startup.example.com/a", "NoSchedule")},
+		{name: "a further taint of the same key and another effect", change: further("readiness.k8s.io/network", "NoExecute")},
+		{name: "the same taint again", change: further("readiness.k8s.io/network", "NoSchedule"), says: "taints must not repeat the key and effect of taint"},
+		{name: "a further taint of Kubernetes", change: further("node.kubernetes.io/not-ready", "NoSchedule"), says: "belong to Kubernetes"},
+		{name: "a bound by number", change: bounded(intstr.FromInt32(0))},
+		{name: "a bound by percentage", change: bounded(intstr.FromString("100%"))},
+		{name: "a negative bound", change: bounded(intstr.FromInt32(-1)), says: "maxTainted must be a number, 0 or more, or a percentage like 10%"},
+		{name: "a bound above all", change: bounded(intstr.FromString("101%")), says: "maxTainted must be"},
+		{name: "a number in quotes", change: bounded(intstr.FromString("10")), says: "maxTainted must be"},
+		{name: "an age", change: ageing("90s")},
+		{name: "an age of less than a second", change: ageing("900ms"), says: "maxAge must be at least 1s"},
+		{name: "a hold", change: holding("1m", "0s")},
+		{name: "a negative hold before adding", change: holding("-1s", "0s"), says: "adding must not be negative"},
+		{name: "a negative hold before removing", change: holding("0s", "-1s"), says: "removing must not be negative"},
+		{name: "a bootstrap after every reboot", change: func(r *rule) { bootstrapOnly(r); r.Spec.RegateOnReboot = true }},
+		{name: "a continuous rule after every reboot", change: func(r *rule) { r.Spec.RegateOnReboot = true }, says: "regateOnReboot can be used with enforcementMode bootstrap-only only"},
+		{name: "switches", change: func(r *rule) { r.Spec.AllowEviction, r.Spec.Suspend, r.Spec.TaintNewNodes = true, true, true }},
 		{name: "33 conditions", change: conditions(33), says: "must have at most 32 items"},
 		{name: "a condition type twice", change: func(r *rule) { r.Spec.Conditions = append(r.Spec.Conditions, r.Spec.Conditions[0]) }, says: "Duplicate value"},
 		{name: "an unknown status", change: func(r *rule) { r.Spec.Conditions[0].RequiredStatus = "Maybe" }, says: `supported values: "True", "False", "Unknown"`},
