@@ -34,7 +34,9 @@ func (n *nodes) show(ctx context.Context, elected <-chan struct{}) {
 			}
 			return list.Items
 		},
-		Agents: n.agents.Counts,
+		Agents:   n.agents.Counts,
+		Fleet:    n.agents.Fleet,
+		Liveness: n.agents.Tally,
 	})
 }
 

@@ -10,7 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/fleet"
 	"github.com/fettle-dev/fettle/internal/liveness"
+	"github.com/fettle-dev/fettle/internal/liveness/watch"
 )
 
 // Operations on taints, as label values. An adoption writes no taint.
@@ -41,13 +43,19 @@ type Cluster struct {
 	Rules func() []readinessv1alpha1.NodeReadinessRule
 	// Agents counts agents by state.
 	Agents func() map[liveness.State]int
+	// Fleet gives the verdict on all agents and its numbers.
+	Fleet func() fleet.Report
+	// Liveness counts what was made of silence.
+	Liveness func() watch.Tally
 }
 
 // view is the state of the cluster that one scrape shows; empty on a replica that does not lead.
 type view struct {
-	leading bool
-	rules   []readinessv1alpha1.NodeReadinessRule
-	agents  map[liveness.State]int
+	leading  bool
+	rules    []readinessv1alpha1.NodeReadinessRule
+	agents   map[liveness.State]int
+	fleet    fleet.Report
+	liveness watch.Tally
 }
 
 // New returns Metrics that know nothing of the cluster yet.
@@ -129,7 +137,7 @@ func (m *Metrics) look() view {
 		return view{}
 	}
 	before := m.names() // first: a rule counted from now on may be too new for the list
-	v := view{leading: true, rules: c.Rules(), agents: c.Agents()}
+	v := view{leading: true, rules: c.Rules(), agents: c.Agents(), fleet: c.Fleet(), liveness: c.Liveness()}
 	exist := make(map[string]bool, len(v.rules))
 	for i := range v.rules {
 		name := v.rules[i].Name

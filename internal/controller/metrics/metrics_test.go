@@ -21,7 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/fleet"
 	"github.com/fettle-dev/fettle/internal/liveness"
+	"github.com/fettle-dev/fettle/internal/liveness/watch"
 )
 
 type rule = readinessv1alpha1.NodeReadinessRule
@@ -55,6 +57,10 @@ func newRig(t *testing.T) *rig {
 		Leading: func() bool { return r.leading },
 		Rules:   func() []rule { return r.rules },
 		Agents:  func() map[liveness.State]int { return map[liveness.State]int{liveness.Alive: 7} },
+		Fleet: func() fleet.Report {
+			return fleet.Report{Verdict: fleet.Partial, Agents: 8, Stale: 4, Waiting: 2, Away: 1, CanaryAge: 1500 * time.Millisecond}
+		},
+		Liveness: func() watch.Tally { return watch.Tally{Silences: 3, Recoveries: 1, Refuted: 5, CanaryFailures: 6} },
 	})
 	return r
 }
@@ -145,6 +151,18 @@ func TestValues(t *testing.T) {
 		`fettle_node_reaction_seconds_count{operation="add"} 1`,
 		`fettle_agents{state="Alive"} 7`,
 		`fettle_agents{state="Silent"} 0`,
+		`fettle_fleet_verdict{verdict="Partial"} 1`,
+		`fettle_fleet_verdict{verdict="Blind"} 0`,
+		`fettle_fleet_overridden 0`,
+		`fettle_fleet_agents{state="expected"} 8`,
+		`fettle_fleet_agents{state="stale"} 4`,
+		`fettle_fleet_agents{state="waiting"} 2`,
+		`fettle_fleet_agents{state="away"} 1`,
+		`fettle_silences_total 3`,
+		`fettle_recoveries_total 1`,
+		`fettle_silence_confirmations_total{result="refuted"} 5`,
+		`fettle_canary_age_seconds 1.5`,
+		`fettle_canary_renewals_total{result="failed"} 6`,
 		`fettle_api_requests_total{resource="nodes",result="answered",verb="get"} 1`,
 	} {
 		if !slices.Contains(samples, want) {
@@ -282,7 +300,8 @@ func BenchmarkScrape(b *testing.B) {
 			}
 			m.Show(Cluster{
 				Leading: func() bool { return true }, Rules: func() []rule { return all },
-				Agents: func() map[liveness.State]int { return nil },
+				Agents: func() map[liveness.State]int { return nil }, Fleet: func() fleet.Report { return fleet.Report{} },
+				Liveness: func() watch.Tally { return watch.Tally{} },
 			})
 			for b.Loop() {
 				if _, err := registry.Gather(); err != nil {

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fettle-dev/fettle/internal/fleet"
 	"github.com/fettle-dev/fettle/internal/liveness"
 	"github.com/fettle-dev/fettle/internal/version"
 )
@@ -70,7 +71,50 @@ var table = []*metric{
 		}
 	}},
 	{name: "fettle_agents", kind: gauge, labels: []string{"state"}, says: "Node agents by what is known of their life: Starting, Alive, Silent, NeverReported.", read: readAgents},
+	{name: "fettle_fleet_verdict", kind: gauge, labels: []string{"verdict"}, says: "1 for the verdict on the fleet that is in force, 0 for the others: Normal, Partial, Suspended, Blind.", read: func(v view, put emit) {
+		for _, one := range fleet.Verdicts {
+			if v.leading {
+				put(is(v.fleet.Verdict == one), string(one))
+			}
+		}
+	}},
+	{name: "fettle_fleet_overridden", kind: gauge, says: "1 while a person has set the verdict in place of the computed one.", read: whileLeading(func(v view) float64 {
+		return is(v.fleet.Override.Verdict != "")
+	})},
+	{name: "fettle_fleet_agents", kind: gauge, labels: []string{"state"}, says: "What the verdict goes by: agents expected to be heard; of them stale, which have let their lease run out, and waiting, which would be called silent if that was allowed; and those away on purpose, who are not expected.", read: func(v view, put emit) {
+		if v.leading {
+			put(float64(v.fleet.Agents), "expected")
+			put(float64(v.fleet.Stale), "stale")
+			put(float64(v.fleet.Waiting), "waiting")
+			put(float64(v.fleet.Away), "away")
+		}
+	}},
+	{name: "fettle_silences_total", kind: counter, says: "Agents that were called silent.", read: whileLeading(func(v view) float64 { return float64(v.liveness.Silences) })},
+	{name: "fettle_recoveries_total", kind: counter, says: "Silent agents that were heard again.", read: whileLeading(func(v view) float64 { return float64(v.liveness.Recoveries) })},
+	{name: "fettle_silence_confirmations_total", kind: counter, labels: []string{"result"}, says: "Live reads of a lease before its agent is called silent, by what came of them: confirmed, refuted (the agent lives, the watch was late), failed (nobody can say).", read: func(v view, put emit) {
+		if v.leading {
+			put(float64(v.liveness.Confirmed), "confirmed")
+			put(float64(v.liveness.Refuted), "refuted")
+			put(float64(v.liveness.Failed), "failed")
+		}
+	}},
+	{name: "fettle_canary_age_seconds", kind: gauge, says: "How old the newest renewal of the controller's own lease is that came back through its watch of leases.", read: whileLeading(func(v view) float64 { return v.fleet.CanaryAge.Seconds() })},
+	{name: "fettle_canary_renewals_total", kind: counter, labels: []string{"result"}, says: "Renewals of the controller's own lease among those of the agents, which carries what the next leader has to know: stored, failed.", read: func(v view, put emit) {
+		if v.leading {
+			put(float64(v.liveness.CanaryRenewals), "stored")
+			put(float64(v.liveness.CanaryFailures), "failed")
+		}
+	}},
 	apiRequests,
+}
+
+// whileLeading reads one value on the replica that leads.
+func whileLeading(read func(view) float64) func(view, emit) {
+	return func(v view, put emit) {
+		if v.leading {
+			put(read(v))
+		}
+	}
 }
 
 func readRuleNodes(v view, put emit) {
