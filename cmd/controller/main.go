@@ -81,6 +81,7 @@ func newFlags() *flags {
 	f.set.DurationVar(&o.HostLifecycleGracePeriod, "host-lifecycle-grace-period", o.HostLifecycleGracePeriod, "how long an agent may be silent before its conditions become Unknown; at least the duration and the interval of its lease are used")
 	f.set.DurationVar(&o.HostStartupGracePeriod, "host-startup-grace-period", o.HostStartupGracePeriod, "how long an agent that never reported may take to appear on a node")
 	f.set.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests a second to the API server at most; negative for no limit")
+	f.set.BoolVar(&o.TolerationComparison, "toleration-comparison", o.TolerationComparison, "tolerations with the operators Lt and Gt match: the API server has the feature gate TaintTolerationComparisonOperators")
 	f.set.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "nodes written at once")
 	f.set.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	f.set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")

@@ -43,6 +43,9 @@ type Options struct {
 	// QPS limits the requests a second to the API server, with bursts of twice as many; negative is no limit, since the
 	// API server's own priority and fairness knows better.
 	QPS float32
+	// TolerationComparison says that tolerations with the operators Lt and Gt match, as they do where the API server has the
+	// feature gate TaintTolerationComparisonOperators.
+	TolerationComparison bool
 	// Concurrency is the number of nodes that are written at once.
 	Concurrency int
 

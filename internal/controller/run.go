@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -26,6 +27,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/controller/metrics"
 	"github.com/fettle-dev/fettle/internal/hosts"
 	"github.com/fettle-dev/fettle/internal/nodewriter"
+	"github.com/fettle-dev/fettle/internal/rulecheck"
 )
 
 // forever is long enough for a cache to wait for an API server that is away.
@@ -96,7 +98,7 @@ func newManager(cfg *rest.Config, o Options) (manager.Manager, error) {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, fettlev1alpha1.AddToScheme, readinessv1alpha1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, fettlev1alpha1.AddToScheme, readinessv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -111,6 +113,7 @@ func kinds() apimeta.RESTMapper {
 	mapper := apimeta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), apimeta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), apimeta.RESTScopeRoot)
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), apimeta.RESTScopeNamespace)
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), apimeta.RESTScopeNamespace)
 	mapper.Add(eventsv1.SchemeGroupVersion.WithKind("Event"), apimeta.RESTScopeNamespace)
 	mapper.Add(fettlev1alpha1.GroupVersion.WithKind("Host"), apimeta.RESTScopeRoot)
@@ -126,6 +129,7 @@ func cacheOptions() cache.Options {
 		DefaultUnsafeDisableDeepCopy: new(true),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:          {Transform: nodewriter.Trim},
+			&appsv1.DaemonSet{}:     {Transform: rulecheck.Trim},
 			&fettlev1alpha1.Host{}:  {Transform: hosts.Trim},
 			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{fettlev1alpha1.LeaseNamespace: {}}},
 		},

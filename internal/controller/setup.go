@@ -164,6 +164,9 @@ func (s *setup) addParts(ctx context.Context) error {
 	}
 	queue := events.NewQueue(c, instance, writer.Busy, s.o.Log.WithName("events"))
 	status := readiness.NewStatus(caches, c, standings, queue, s.o.Log.WithName("status"))
+	if err := s.checkRules(ctx, status); err != nil {
+		return err
+	}
 	n := &nodes{
 		cache: caches, client: c, live: s.mgr.GetAPIReader(), writer: writer, rules: rules, memory: memory, standings: standings,
 		status: status, events: queue, metrics: s.metrics, grace: s.o.HostLifecycleGracePeriod, log: s.o.Log.WithName("nodes"),
