@@ -19,6 +19,7 @@ type diagnosis struct {
 	scheduler *schedule.Scheduler
 	parts     diagnosisParts
 
+	lost     []health.Lost // at the start, to be told of
 	last     health.Report
 	said     map[string]health.CheckState // by check: what was last said of it while it was decided
 	revision uint64
@@ -44,6 +45,8 @@ type diagnosisParts struct {
 	// as after a restart, it is told once that is decided, and only if it then differs. before has no verdict where
 	// nothing was said of the check before.
 	changed func(before, after health.CheckState, condition string)
+	// lost, if set, is told of every latched fault that a change of the configuration lost.
+	lost func(health.Lost)
 	// remember, if set, is given what must survive the process, whenever that may have changed; atOnce when it is more than
 	// what was counted.
 	remember func(s health.Snapshot, atOnce bool)
@@ -52,7 +55,7 @@ type diagnosisParts struct {
 // newDiagnosis makes a diagnosis and its scheduler. Call begin, then run the scheduler, then end.
 func newDiagnosis(parts diagnosisParts) *diagnosis {
 	d := &diagnosis{engine: health.NewEngine(parts.checks), parts: parts, said: map[string]health.CheckState{}}
-	d.engine.Restore(parts.remembered, parts.bootID, time.Now())
+	d.lost = d.engine.Restore(parts.remembered, parts.bootID, time.Now())
 	d.scheduler = schedule.New(parts.looks, parts.seed, d.observe, parts.log)
 	d.scheduler.Resumed = d.startOver
 	return d
@@ -62,6 +65,8 @@ func newDiagnosis(parts diagnosisParts) *diagnosis {
 // before is no change.
 func (d *diagnosis) begin() {
 	d.last = d.engine.Report()
+	d.mourn(d.lost)
+	d.lost = nil
 	for _, s := range d.last.Checks {
 		if s.Reason == health.ReasonPending {
 			continue
@@ -87,7 +92,7 @@ func (d *diagnosis) end() {
 func (d *diagnosis) reconfigure(looks []schedule.Check, checks []health.Check, then func()) {
 	d.scheduler.Replace(looks, func() {
 		d.parts.looks, d.parts.checks = looks, checks
-		d.engine.Reconfigure(checks, time.Now())
+		d.mourn(d.engine.Reconfigure(checks, time.Now()))
 		for name := range d.said {
 			if d.conditionOf(name) == "" {
 				delete(d.said, name)
@@ -154,6 +159,17 @@ func (d *diagnosis) mention(s health.CheckState) {
 	d.parts.log.Log(context.Background(), level, "check changed", fields...)
 	if d.parts.changed != nil {
 		d.parts.changed(before, s, condition)
+	}
+}
+
+// mourn says which latched faults are lost: a change of the configuration is no repair.
+func (d *diagnosis) mourn(lost []health.Lost) {
+	for _, l := range lost {
+		d.parts.log.Warn("a latched fault is lost by a change of its check's configuration; nothing shows that it was repaired",
+			"check", l.Check, "condition", l.Condition, "reason", l.Reason, "detail", l.Message)
+		if d.parts.lost != nil {
+			d.parts.lost(l)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type consultation struct {
 	mu      sync.Mutex
 	told    []health.Report
 	changes []string
+	lost    []string
 	kept    health.Snapshot
 	stop    func()
 }
@@ -63,6 +64,9 @@ func consult(t *testing.T, remembered health.Snapshot, checks func(add func(sche
 		},
 		changed: func(before, after health.CheckState, condition string) {
 			c.changes = append(c.changes, fmt.Sprintf("%s of %s: %s/%s to %s/%s", after.Name, condition, before.Verdict, before.Reason, after.Verdict, after.Reason))
+		},
+		lost: func(l health.Lost) {
+			c.lost = append(c.lost, fmt.Sprintf("%s of %s: %s (%s)", l.Check, l.Condition, l.Reason, l.Message))
 		},
 		remember: func(s health.Snapshot, _ bool) { c.kept = s },
 	}
@@ -295,6 +299,63 @@ func TestNumbersThatChangeAtEachLookAreNoNews(t *testing.T) {
 		}
 		if !reflect.DeepEqual(c.kept, kept) {
 			t.Errorf("remembered %+v, before %+v", c.kept, kept)
+		}
+	})
+}
+
+// No change of a configuration is a repair: what was latched is not lost without a trace, be it changed under way or
+// between two starts.
+func TestALatchedFaultIsNotLostWithoutATrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checks := func(change func(*health.Check)) func(func(schedule.Check, health.Check), *consultation) {
+			return func(add func(schedule.Check, health.Check), c *consultation) {
+				add(c.check("disk", "x/A", func(h *health.Check) {
+					h.Clearing, h.Definition = health.ClearByReboot, "1"
+					change(h)
+				}))
+			}
+		}
+		c := consult(t, health.Snapshot{}, checks(func(*health.Check) {}))
+		c.finds.Store("disk", broken)
+		c.run(t)
+		c.pass(time.Minute)
+		c.finds.Store("disk", fine)
+		c.pass(time.Minute)
+		kept := c.kept
+		change := func(change func(*health.Check)) {
+			looks, judged := c.check("disk", "x/A", func(h *health.Check) {
+				h.Clearing, h.Definition = health.ClearByReboot, "1"
+				change(h)
+			})
+			c.reconfigure([]schedule.Check{looks}, []health.Check{judged}, nil)
+			c.pass(time.Minute)
+		}
+		change(func(h *health.Check) { h.MinHold = time.Minute })
+		if len(c.lost) > 0 || c.says()[0] != "fettle.dev/Healthy=False/Broken" {
+			t.Errorf("with another hold: lost %q, says %q", c.lost, c.says())
+		}
+		change(func(h *health.Check) { h.Definition = "2" })
+		c.stop()
+		want := []string{"disk of x/A: Broken (in pieces)"}
+		if !slices.Equal(c.lost, want) || !strings.Contains(c.log.String(), "a latched fault is lost") {
+			t.Errorf("with other options: lost %q, log %s", c.lost, c.log.String())
+		}
+		for name, after := range map[string]func(*health.Check){
+			"other options":       func(h *health.Check) { h.Definition = "2" },
+			"another condition":   func(h *health.Check) { h.Condition = "x/B" },
+			"cleared by looks":    func(h *health.Check) { h.Clearing = health.ClearByLooks },
+			"another check alone": func(h *health.Check) { h.Name = "other" },
+		} {
+			next := consult(t, kept, checks(after))
+			next.end()
+			if !slices.Equal(next.lost, want) {
+				t.Errorf("after a start with %s: lost %q", name, next.lost)
+			}
+		}
+		same := consult(t, kept, checks(func(*health.Check) {}))
+		same.end()
+		if len(same.lost) > 0 {
+			t.Errorf("after a start with the same: lost %q", same.lost)
 		}
 	})
 }

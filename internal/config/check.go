@@ -35,7 +35,7 @@ type CheckSettings struct {
 	MinHold          time.Duration   `key:"minHold" doc:"how long a check that is not well stays so at least; what acts on conditions mostly waits by itself" min:"0s" max:"24h"`
 	Flapping         Flapping        `key:"flapping" doc:"when a check changes too often to be believed"`
 	StaleAfter       time.Duration   `key:"staleAfter" doc:"how long a verdict stands without a look that came to an end; 0s: for ever" min:"0s" max:"168h" default:"three intervals and a timeout"`
-	Clearing         health.Clearing `key:"clearing" doc:"what makes a fatal check well again: good looks, or good looks after a reboot; a check with other options starts afresh" oneof:"looks,reboot" default:"that of the kind"`
+	Clearing         health.Clearing `key:"clearing" doc:"what makes a fatal check well again: good looks, or good looks after a reboot; a check with other options starts afresh, and what it had latched is told as lost" oneof:"looks,reboot" default:"that of the kind"`
 	DependsOn        []string        `key:"dependsOn" doc:"checks without which this one says nothing: while one of them is fatal or unknown, this one is no fault of its own" default:"those of the kind"`
 }
 

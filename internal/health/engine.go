@@ -53,10 +53,16 @@ func (e *Engine) configure(checks []Check) {
 }
 
 // Reconfigure changes the checks. One that keeps its name, condition and definition goes on from where it stands, with
-// its new thresholds and rules; any other starts anew, and one that is gone is forgotten.
-func (e *Engine) Reconfigure(checks []Check, at time.Time) {
+// its new thresholds and rules; any other starts anew, and one that is gone is forgotten. Latched faults that get lost by
+// that are given back.
+func (e *Engine) Reconfigure(checks []Check, at time.Time) (lost []Lost) {
 	was, index, standings := e.checks, e.index, e.standings
 	e.configure(checks)
+	for j, s := range standings {
+		if s.latched && !e.keepsLatch(was[j].Name, was[j].Condition, was[j].Definition) {
+			lost = append(lost, Lost{Check: was[j].Name, Condition: was[j].Condition, Latch: s.latch})
+		}
+	}
 	for i, c := range e.checks {
 		j, ok := index[c.Name]
 		if !ok || was[j].Condition != c.Condition || was[j].Definition != c.Definition {
@@ -69,6 +75,13 @@ func (e *Engine) Reconfigure(checks []Check, at time.Time) {
 	}
 	e.settle(at)
 	e.revision++
+	return lost
+}
+
+// keepsLatch reports whether there is a check which a latch of that one goes on holding.
+func (e *Engine) keepsLatch(name, condition, definition string) bool {
+	i, ok := e.index[name]
+	return ok && e.checks[i].Condition == condition && e.checks[i].Definition == definition && e.checks[i].Clearing == ClearByReboot
 }
 
 // StartOver forgets every look: nothing is said of a check until it is decided anew, but that it is fatal or unknown where

@@ -57,6 +57,13 @@ type Latch struct {
 	BootID  string `json:"bootID"`
 }
 
+// Lost is a latched fault that no reboot cleared and that nobody stands for any more: its check was taken away, looks at
+// something else now, or latches no more.
+type Lost struct {
+	Check, Condition string
+	Latch
+}
+
 // Change is a change of verdict: when, and away from what.
 type Change struct {
 	At   time.Time `json:"at"`
@@ -138,12 +145,16 @@ func wall(t time.Time) time.Time {
 // Of the same boot, what was fatal or unknown is said as it was until looks come to something else, by their thresholds.
 // What was well or degraded is said of no machine that nobody looked at: it is pending, and so is what was bad in
 // another boot, unless it is latched, held or flaps. A latch of another boot stands until looks of this one come to ok,
-// degraded or not applicable. What was remembered of another definition or condition is dropped.
+// degraded or not applicable. What was remembered of another definition or condition is dropped; latched faults that get
+// lost by that are given back.
 //
 // Times that lie in the future of at, as after a clock was set, count as at.
-func (e *Engine) Restore(snapshot Snapshot, bootID string, at time.Time) {
+func (e *Engine) Restore(snapshot Snapshot, bootID string, at time.Time) (lost []Lost) {
 	e.bootID = bootID
 	for _, r := range snapshot.Checks {
+		if r.Latch != nil && !e.keepsLatch(r.Check, r.Condition, r.Definition) {
+			lost = append(lost, Lost{Check: r.Check, Condition: r.Condition, Latch: *r.Latch})
+		}
 		i, ok := e.index[r.Check]
 		if !ok || e.checks[i].Condition != r.Condition || e.checks[i].Definition != r.Definition {
 			continue
@@ -152,6 +163,7 @@ func (e *Engine) Restore(snapshot Snapshot, bootID string, at time.Time) {
 	}
 	e.settle(at)
 	e.revision++
+	return lost
 }
 
 // recall is where a check stands that is remembered so.
