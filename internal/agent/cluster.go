@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
@@ -59,6 +60,12 @@ type session struct {
 	candidate kubeclient.Candidate
 	heart     *heartbeat.Heart
 	reporter  *report.Reporter
+	host      atomic.Pointer[fettlev1alpha1.Host] // as last seen; nil: there is none
+}
+
+func (s *session) hostSeen(host *fettlev1alpha1.Host) {
+	s.host.Store(host)
+	s.reporter.HostSeen(host)
 }
 
 // lease is how the Lease stands, for the reporter.
@@ -76,7 +83,7 @@ func (s *session) lease() report.Lease {
 func newCluster(o clusterOptions) *cluster {
 	c := &cluster{o: o}
 	c.events = report.NewEvents(report.EventOptions{
-		Node: o.node, Instance: o.self.ID, Log: o.log, NodeUID: c.nodeUID, Settled: c.settled,
+		Node: o.node, Instance: o.self.ID, Log: o.log, NodeUID: c.nodeUID, HostUID: c.hostUID, Settled: c.settled,
 	})
 	return c
 }
@@ -171,7 +178,7 @@ func (c *cluster) join(ctx context.Context, candidate kubeclient.Candidate) (why
 		Progress: c.o.progress, StallAfter: stallAfter,
 		Reapply: s.reporter.Reapply, Changed: c.heartChanged, Log: c.o.log,
 	})
-	watch := &report.HostWatch{API: reports, Name: c.o.node, Seen: s.reporter.HostSeen, Log: c.o.log}
+	watch := &report.HostWatch{API: reports, Name: c.o.node, Seen: s.hostSeen, Log: c.o.log}
 
 	c.enter(s)
 	defer c.leave()

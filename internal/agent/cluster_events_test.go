@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -8,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fettle-dev/fettle/internal/config/reload"
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/heartbeat"
+	"github.com/fettle-dev/fettle/internal/report"
 	"github.com/fettle-dev/fettle/test/await"
 )
 
@@ -25,13 +28,19 @@ func network(p *part, reason string) {
 // events of a Node, of our agents.
 func (r *rig) events(t *testing.T, node string) []eventsv1.Event {
 	t.Helper()
+	return r.eventsAbout(t, "Node", node)
+}
+
+// eventsAbout an object, of our agents.
+func (r *rig) eventsAbout(t *testing.T, kind, name string) []eventsv1.Event {
+	t.Helper()
 	var list eventsv1.EventList
 	if err := r.admin.List(t.Context(), &list, client.InNamespace("default")); err != nil {
 		t.Fatal(err)
 	}
 	var ours []eventsv1.Event
 	for _, e := range list.Items {
-		if e.Regarding.Kind == "Node" && e.Regarding.Name == node && e.ReportingController == "fettle-nodeagent" {
+		if e.Regarding.Kind == kind && e.Regarding.Name == name && e.ReportingController == "fettle-nodeagent" {
 			ours = append(ours, e)
 		}
 	}
@@ -68,6 +77,41 @@ func tellsOfTransitions(t *testing.T, r *rig, node string) {
 		if !strings.Contains(shown, want) {
 			t.Errorf("kubectl describe node does not show %q among its events:\n%s", want, shown)
 		}
+	}
+}
+
+// tellsOfItsLife : on the Host, once there is one; what its checks find is on the Node alone.
+func tellsOfItsLife(t *testing.T, r *rig, node string) {
+	created := r.createNode(t, node)
+	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
+	p.started(errors.New("health.json: cut short"))
+	p.say(finding(""))
+	p.setRuntime(report.Runtime{Reachable: true})
+	r.awaitSaid(t, node, allWell)
+	network(p, "Broken")
+	await.That(t, "the fault is told", func() bool { return len(r.events(t, node)) == 1 })
+	if early := r.eventsAbout(t, "Host", node); len(early) > 0 {
+		t.Errorf("there is no host, and of it is told %+v", early)
+	}
+	r.createHost(t, node, created.UID)
+	await.That(t, "the start is told", func() bool { return len(r.eventsAbout(t, "Host", node)) == 2 })
+	p.reconfigured(reload.Status{Generation: 2, Path: "/etc/fettle/nodeagent.yaml", Hash: "0123456789ab"})
+	p.faultLost(health.Lost{Check: "disk", Condition: "fettle.dev/StorageReady", Latch: health.Latch{Reason: "ReadOnly", Message: "/ is read-only"}})
+	await.That(t, "all is told", func() bool { return len(r.eventsAbout(t, "Host", node)) == 4 })
+	described, err := r.Kubectl(t.Context(), "describe", "host", node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(described, "\nEvents:")
+	for _, want := range []string{
+		"AgentStarted", p.o.self.ID, "StateLost", "health.json: cut short", "ConfigurationTaken", "generation 2", "LatchedFaultLost", "/ is read-only", "fettle-nodeagent",
+	} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("kubectl describe host does not show %q among its events:\n%s", want, shown)
+		}
+	}
+	if got := r.events(t, node); len(got) != 1 {
+		t.Errorf("of the node is told %+v", got)
 	}
 }
 

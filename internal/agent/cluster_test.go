@@ -50,6 +50,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		"gets over a long outage":              getsOverALongOutage,
 		"tells of transitions":                 tellsOfTransitions,
 		"tells of a conflict":                  tellsOfAConflict,
+		"tells of its own life on the host":    tellsOfItsLife,
 		"notices that its lease is deleted":    noticesADeletedLease,
 		"speaks for a renamed node":            speaksForARenamedNode,
 		"cleans up everything":                 withdrawsEverything,

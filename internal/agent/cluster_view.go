@@ -108,6 +108,19 @@ func (c *cluster) nodeUID() types.UID {
 	return s.heart.Status().NodeUID
 }
 
+// hostUID is that of the node's own Host; empty: there is none.
+func (c *cluster) hostUID() types.UID {
+	s, _, _ := c.current()
+	if s == nil {
+		return ""
+	}
+	host := s.host.Load()
+	if host == nil || host.Spec.NodeUID != s.heart.Status().NodeUID {
+		return ""
+	}
+	return host.UID
+}
+
 // settled reports whether everything that is more urgent than an event is written.
 func (c *cluster) settled() bool {
 	s, _, _ := c.current()

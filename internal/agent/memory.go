@@ -37,6 +37,7 @@ type memory struct {
 	latest            *health.Snapshot // to be saved; nil when nothing is
 	saved             []byte           // what is in the file
 	fault             string           // why the last save failed
+	lost              error            // why what was kept could not be recalled; nil where there was nothing
 }
 
 // openMemory recalls what is kept in a state folder, "" for none. A file that cannot be used is moved aside, to a name that
@@ -54,6 +55,7 @@ func openMemory(stateDir string, log *slog.Logger) (*memory, health.Snapshot) {
 		m.saved, _ = json.Marshal(remembered) // it was just decoded; failing to compare saves once more
 		return m, remembered
 	case !statefile.Missing(err):
+		m.lost = err
 		m.setAside(err)
 	}
 	return m, health.Snapshot{}

@@ -64,6 +64,7 @@ func assemble(o Options, host *hostfs.Root, stateDir string, self fettlev1alpha1
 			p.board.Say(r)
 		},
 		changed:  p.cluster.transition,
+		lost:     p.cluster.faultLost,
 		remember: kept.note,
 	})
 	p.diagnosis.scheduler.Looked = func(name string, took time.Duration, r health.Result) {
@@ -84,6 +85,7 @@ func assemble(o Options, host *hostfs.Root, stateDir string, self fettlev1alpha1
 
 // run runs every part until the context ends.
 func (p *parts) run(ctx context.Context) (err error) {
+	p.cluster.started(p.kept.lost)
 	p.diagnosis.begin()
 	var all sync.WaitGroup
 	all.Go(func() { err = p.diagnosis.scheduler.Run(ctx) })
@@ -116,6 +118,7 @@ func (p *parts) apply(c config.Config) {
 	looks, checks := catalogue.Build(c.Checks, p.env)
 	p.board.Configured(checks)
 	p.diagnosis.reconfigure(looks, checks, nil)
+	p.cluster.reconfigured(p.configuration())
 }
 
 func (p *parts) close() { p.endEnv() }

@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 )
 
 // EventNamespace holds the events of objects that are in no namespace, such as Nodes.
@@ -24,10 +26,27 @@ type Event struct {
 	Note string
 	// Controller and Instance say whose event it is.
 	Controller, Instance string
-	// NodeName and NodeUID name the Node that it is about.
-	NodeName string
-	NodeUID  types.UID
-	At       metav1.MicroTime
+	// About is what it is about.
+	About Object
+	At    metav1.MicroTime
+}
+
+// Object names an object that is in no namespace.
+type Object struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Name       string    `json:"name"`
+	UID        types.UID `json:"uid"`
+}
+
+// NodeObject names a Node.
+func NodeObject(name string, uid types.UID) Object {
+	return Object{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
+}
+
+// HostObject names a Host.
+func HostObject(name string, uid types.UID) Object {
+	return Object{APIVersion: fettlev1alpha1.GroupVersion.String(), Kind: "Host", Name: name, UID: uid}
 }
 
 type eventBody struct {
@@ -41,19 +60,12 @@ type eventBody struct {
 	Note       string           `json:"note"`
 	Controller string           `json:"reportingController"`
 	Instance   string           `json:"reportingInstance"`
-	Regarding  eventRegarding   `json:"regarding"`
+	Regarding  Object           `json:"regarding"`
 }
 
 type eventMetadata struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-}
-
-type eventRegarding struct {
-	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"`
-	Name       string    `json:"name"`
-	UID        types.UID `json:"uid"`
 }
 
 const eventsPath = "/apis/events.k8s.io/v1/namespaces/" + EventNamespace + "/events"
@@ -65,7 +77,7 @@ func (c *Client) CreateEvent(ctx context.Context, e Event) error {
 		Metadata:  eventMetadata{Name: e.Name, Namespace: EventNamespace},
 		EventTime: e.At, Type: e.Type, Reason: e.Reason, Action: e.Action, Note: e.Note,
 		Controller: e.Controller, Instance: e.Instance,
-		Regarding: eventRegarding{APIVersion: "v1", Kind: "Node", Name: e.NodeName, UID: e.NodeUID},
+		Regarding: e.About,
 	})
 	if err != nil {
 		return fmt.Errorf("encode event %s: %w", e.Name, err)

@@ -68,13 +68,16 @@ func (e *Events) pass(ctx context.Context, api EventAPI) time.Duration {
 
 // take hands out the first that may be sent now.
 func (e *Events) take() (occasion, bool) {
-	uid, settled := e.o.NodeUID(), e.o.Settled()
+	node, host, settled := kubeclient.NodeObject(e.o.Node, e.o.NodeUID()), kubeclient.HostObject(e.o.Node, e.o.HostUID()), e.o.Settled()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i, o := range e.waiting {
-		if uid != "" && (settled || o.check == "") {
+		o.event.About = node
+		if o.life {
+			o.event.About = host
+		}
+		if o.event.About.UID != "" && (settled || o.topic == "") {
 			e.waiting = append(e.waiting[:i:i], e.waiting[i+1:]...)
-			o.event.NodeName, o.event.NodeUID = e.o.Node, uid
 			return o, true
 		}
 	}
@@ -86,8 +89,8 @@ func (e *Events) sent(o occasion) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.counts.Sent++
-	if o.check != "" {
-		e.told[o.check] = o.state
+	if o.topic != "" && !o.life {
+		e.told[o.topic] = o.state
 	}
 }
 
@@ -96,17 +99,17 @@ func (e *Events) drop(o occasion) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.counts.Dropped++
-	if o.check != "" {
-		e.told[o.check] = o.state
+	if o.topic != "" && !o.life {
+		e.told[o.topic] = o.state
 	}
 }
 
-// giveBack has it wait again, unless there is something newer of the same check.
+// giveBack has it wait again, unless there is something newer of the same topic.
 func (e *Events) giveBack(o occasion) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, newer := range e.waiting {
-		if newer.check == o.check {
+		if newer.topic == o.topic && newer.life == o.life {
 			return
 		}
 	}
@@ -144,7 +147,7 @@ func (e *Events) send(ctx context.Context, api EventAPI, event kubeclient.Event,
 		}
 		e.recent.forget(last.name)
 	}
-	event.Name, event.At = eventName(event.NodeName, now), at
+	event.Name, event.At = eventName(event.About.Name, now), at
 	event.Controller, event.Instance = eventController, shorten(e.o.Instance, maxInstance)
 	if err := api.CreateEvent(ctx, event); err != nil {
 		return err

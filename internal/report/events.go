@@ -40,17 +40,17 @@ const (
 
 // EventOptions of the events of one agent.
 type EventOptions struct {
-	// Node is the name of the Node that they are about, Instance the identity of this process.
+	// Node is the name of the Node, and of the Host, that they are about, Instance the identity of this process.
 	Node, Instance string
-	// NodeUID is that of the Node; empty: not known, and nothing is told.
-	NodeUID func() types.UID
+	// NodeUID is that of the Node, HostUID that of its Host; empty: not known, and nothing is told of it.
+	NodeUID, HostUID func() types.UID
 	// Settled reports whether all that is more urgent is written, and this process may speak for the node.
 	Settled func() bool
 	Log     *slog.Logger
 }
 
-// Events tells of changes on the Node, in Events. What waits is summarised: of each check only that it is another than
-// when it was last told of. Its methods may be called from any goroutine and do not block.
+// Events tells of changes of checks in Events about the Node, and of the agent's own life in Events about the Host. What
+// waits is summarised: of each check only that it is another than when it was last told of. Its methods may be called from any goroutine and do not block.
 type Events struct {
 	o    EventOptions
 	wake chan struct{}
@@ -78,7 +78,10 @@ type EventCounts struct {
 
 // occasion is something to tell.
 type occasion struct {
-	check string // empty: a conflict of identities, which does not wait until this process may speak
+	// topic is a check, or with life something of the agent's own; of what waits, the newest on a topic counts. Empty: a
+	// conflict of identities, which does not wait until this process may speak.
+	topic string
+	life  bool
 	state health.CheckState
 	event kubeclient.Event
 	// paid : the budget was asked for it.
@@ -113,14 +116,14 @@ func (e *Events) Transition(before, after health.CheckState, condition string) {
 		last = before
 		e.told[after.Name] = last
 	}
-	e.waiting = slices.DeleteFunc(e.waiting, func(o occasion) bool { return o.check == after.Name })
+	e.forget(after.Name, false)
 	if alike(last, after) || after.Reason == ReasonIdentityConflict {
 		if well(last) || last.Reason == health.ReasonPending {
 			e.told[after.Name] = after
 		}
 		return
 	}
-	e.add(occasion{check: after.Name, state: after, event: eventOf(last, after, condition)})
+	e.add(occasion{topic: after.Name, state: after, event: eventOf(last, after, condition)})
 }
 
 // Conflict takes in that another living agent, or what is said of it, speaks for the node.
@@ -135,6 +138,11 @@ func (e *Events) Conflict(detail string, now time.Time) {
 		Type: eventWarning, Reason: ReasonIdentityConflict, Action: "StaySilent",
 		Note: "another node agent speaks for this node, so that this one stays silent: " + detail,
 	}})
+}
+
+// forget drops what waits on a topic. It must be called with mu held.
+func (e *Events) forget(topic string, life bool) {
+	e.waiting = slices.DeleteFunc(e.waiting, func(o occasion) bool { return o.topic == topic && o.life == life })
 }
 
 // add must be called with mu held.

@@ -80,6 +80,7 @@ type telling struct {
 	store   *eventStore
 	mu      sync.Mutex
 	settled bool
+	host    types.UID
 }
 
 func (q *telling) settle(settled bool) {
@@ -96,6 +97,11 @@ func tell(t *testing.T, test func(t *testing.T, q *telling)) {
 		q := &telling{store: &eventStore{counts: map[string]int{}}, settled: true}
 		q.Events = NewEvents(EventOptions{
 			Node: "n", Instance: "n_1", NodeUID: func() types.UID { return "uid-1" }, Log: slog.New(slog.DiscardHandler),
+			HostUID: func() types.UID {
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				return q.host
+			},
 			Settled: func() bool {
 				q.mu.Lock()
 				defer q.mu.Unlock()
@@ -181,7 +187,7 @@ func TestEventsSayWhatTheyAreAbout(t *testing.T) {
 		if len(got[2].Note) > maxNote || strings.Contains(got[2].Note, "\n") {
 			t.Errorf("a note of %d bytes", len(got[2].Note))
 		}
-		if e := got[0]; e.NodeName != "n" || e.NodeUID != "uid-1" || e.Controller != "fettle-nodeagent" || e.Instance != "n_1" || e.Action == "" || !strings.HasPrefix(e.Name, "n.") {
+		if e := got[0]; e.About != kubeclient.NodeObject("n", "uid-1") || e.Controller != "fettle-nodeagent" || e.Instance != "n_1" || e.Action == "" || !strings.HasPrefix(e.Name, "n.") {
 			t.Errorf("event is %+v", e)
 		}
 	})
