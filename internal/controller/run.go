@@ -117,6 +117,7 @@ func kinds() apimeta.RESTMapper {
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), apimeta.RESTScopeNamespace)
 	mapper.Add(eventsv1.SchemeGroupVersion.WithKind("Event"), apimeta.RESTScopeNamespace)
 	mapper.Add(fettlev1alpha1.GroupVersion.WithKind("Host"), apimeta.RESTScopeRoot)
+	mapper.Add(fettlev1alpha1.GroupVersion.WithKind("FleetPolicy"), apimeta.RESTScopeRoot)
 	mapper.Add(readinessv1alpha1.GroupVersion.WithKind("NodeReadinessRule"), apimeta.RESTScopeRoot)
 	return mapper
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -126,16 +127,18 @@ func (s *setup) findKinds(context.Context) error {
 	if err != nil {
 		return err
 	}
-	for version, resource := range map[schema.GroupVersion]string{
-		readinessv1alpha1.GroupVersion: "nodereadinessrules",
-		fettlev1alpha1.GroupVersion:    "hosts",
+	for version, resources := range map[schema.GroupVersion][]string{
+		readinessv1alpha1.GroupVersion: {"nodereadinessrules"},
+		fettlev1alpha1.GroupVersion:    {"hosts", "fleetpolicies"},
 	} {
 		list, err := known.ServerResourcesForGroupVersion(version.String())
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("look for %s of %s: %w", resource, version, err)
+			return fmt.Errorf("look for %s of %s: %w", strings.Join(resources, ", "), version, err)
 		}
-		if list == nil || !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
-			return fmt.Errorf("the cluster does not know %s of %s: apply deploy/crds", resource, version)
+		for _, resource := range resources {
+			if list == nil || !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
+				return fmt.Errorf("the cluster does not know %s of %s: apply deploy/crds", resource, version)
+			}
 		}
 	}
 	return nil
@@ -145,7 +148,7 @@ func (s *setup) findKinds(context.Context) error {
 func (s *setup) addParts(ctx context.Context) error {
 	caches, c := s.mgr.GetCache(), s.mgr.GetClient()
 	var informers []cache.Informer
-	for _, obj := range []client.Object{&corev1.Node{}, &coordinationv1.Lease{}, &fettlev1alpha1.Host{}, &readinessv1alpha1.NodeReadinessRule{}} {
+	for _, obj := range []client.Object{&corev1.Node{}, &coordinationv1.Lease{}, &fettlev1alpha1.Host{}, &readinessv1alpha1.NodeReadinessRule{}, &fettlev1alpha1.FleetPolicy{}} {
 		informer, err := caches.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 		if err != nil {
 			return err
@@ -179,7 +182,8 @@ func (s *setup) addParts(ctx context.Context) error {
 	if err := n.start(s.mgr, s.o.Concurrency); err != nil {
 		return err
 	}
-	for _, part := range []manager.Runnable{n.agents, status, queue} {
+	policy := &fleetPolicy{cache: caches, client: c, judge: n.agents, events: queue, defaults: s.o.Fleet, log: s.o.Log.WithName("fleet")}
+	for _, part := range []manager.Runnable{n.agents, policy, status, queue} {
 		if err := s.mgr.Add(part); err != nil {
 			return err
 		}

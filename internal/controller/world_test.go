@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
-	"github.com/fettle-dev/fettle/internal/liveness/watch"
 	"github.com/fettle-dev/fettle/test/controlplane"
 )
 
@@ -320,7 +320,7 @@ func (w *world) quiet(t testing.TB) controlplane.Mark {
 // writesOf gives what the controller wrote, but for its leader lease and its canary.
 func writesOf(requests controlplane.Requests) controlplane.Requests {
 	return requests.By(controllerUser).Writes().Where(func(r controlplane.Request) bool {
-		return r.Resource != "leases" || r.Name != LeaderLease && r.Name != watch.CanaryLease && r.Name != "" // the canary is created
+		return r.Resource != "leases" || r.Name != LeaderLease && r.Name != fettlev1alpha1.CanaryLease && r.Name != "" // the canary is created
 	})
 }
 

@@ -124,6 +124,8 @@ var Reasons = reasons.Table{
 		Do: "apply deploy/controller, which has the namespace; agents make their leases anew"},
 	{Name: ReasonWatchStalled, Severity: reasons.Unknown, Says: "the API server answers, but what changes there does not reach the controller through its watch of leases",
 		Do: "look at the API server's load and at the proxies before it; if it lasts, restart the controller"},
+	{Name: ReasonNotOverridden, Severity: reasons.Info, Says: "nobody has set the verdict", Do: "nothing"},
+	{Name: ReasonOverrideExpired, Severity: reasons.Info, Says: "the override in the FleetPolicy has ended", Do: "remove it, or set a later end"},
 	{Name: ReasonOverridden, Severity: reasons.Info, Says: "a person has set the verdict, in the FleetPolicy", Do: "remove the override when it is no longer needed; it ends by itself"},
 }
 
@@ -136,5 +138,7 @@ const (
 	ReasonLeasesForbidden = "LeasesForbidden"
 	ReasonLeasesMissing   = "LeasesMissing"
 	ReasonWatchStalled    = "WatchStalled"
+	ReasonNotOverridden   = "NotOverridden"
+	ReasonOverrideExpired = "OverrideExpired"
 	ReasonOverridden      = "Overridden"
 )

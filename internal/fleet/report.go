@@ -10,7 +10,8 @@ type Report struct {
 	Since time.Time
 	// Reason of Computed, one of Reasons, and Message with its numbers.
 	Reason, Message string
-	// Override that is in force; the zero value for none.
+	// Policy that the verdict was made by, and the Override that is in force; the zero value for none.
+	Policy   Policy
 	Override Override
 
 	// Agents that should be heard; of them Stale have let their lease run out, and Waiting would be Silent if it were acted on.

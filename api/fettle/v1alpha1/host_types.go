@@ -174,3 +174,7 @@ const HeartbeatIntervalAnnotation = "fettle.dev/heartbeat-interval"
 
 // LeaseNamespace holds one Lease for every agent, named after its Node.
 const LeaseNamespace = "fettle-node-lease"
+
+// CanaryLease in LeaseNamespace is the controller's own: while its renewals reach the controller as those of the agents do, it
+// is not blind. No node may have this name.
+const CanaryLease = "fettle-controller-canary"

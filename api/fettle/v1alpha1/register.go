@@ -11,7 +11,7 @@ var GroupVersion = schema.GroupVersion{Group: "fettle.dev", Version: "v1alpha1"}
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Host{}, &HostList{})
+	scheme.AddKnownTypes(GroupVersion, &Host{}, &HostList{}, &FleetPolicy{}, &FleetPolicyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

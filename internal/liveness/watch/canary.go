@@ -18,10 +18,6 @@ import (
 	"github.com/fettle-dev/fettle/internal/fleet"
 )
 
-// CanaryLease is the lease that the controller renews among those of the agents. While these renewals reach it through its
-// watch, those of the agents would, too. No node may have this name.
-const CanaryLease = "fettle-controller-canary"
-
 const (
 	// slowestBeat is the time between two renewals of the canary, and longestSight how old the newest that was seen may be. Both
 	// are less with a short grace period: blindness must be noticed before any silence is.
@@ -31,7 +27,8 @@ const (
 	remembered = 8
 )
 
-// canary is what is known of the controller's own lease. It belongs to the goroutine of Watch.Start.
+// canary is what is known of the lease that the controller renews among those of the agents. While these renewals reach it
+// through its watch, those of the agents would, too. It belongs to the goroutine of Watch.Start.
 type canary struct {
 	holder string
 	// interval between renewals; patience is how old the newest that was seen may be.
@@ -77,7 +74,7 @@ func (c *canary) sight(now time.Time) fleet.Sight {
 	if c.age(now) <= c.patience {
 		return sight
 	}
-	sight.Lost, sight.Message = fleet.ReasonWatchStalled, fmt.Sprintf("no renewal of lease %s came through the watch within %s", CanaryLease, c.patience)
+	sight.Lost, sight.Message = fleet.ReasonWatchStalled, fmt.Sprintf("no renewal of lease %s came through the watch within %s", fettlev1alpha1.CanaryLease, c.patience)
 	if c.fault != nil {
 		sight.Lost, sight.Message = reasonOf(c.fault), c.fault.Error()
 	}
@@ -149,14 +146,14 @@ func (c *canary) beaten(b beat) {
 func (w *Watch) renew(ctx context.Context, holder string, at time.Time, left string, late bool) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
-	lease, err := w.readLive(ctx, CanaryLease)
+	lease, err := w.readLive(ctx, fettlev1alpha1.CanaryLease)
 	if err != nil {
-		return fmt.Errorf("read lease %s: %w", CanaryLease, err)
+		return fmt.Errorf("read lease %s: %w", fettlev1alpha1.CanaryLease, err)
 	}
 	renewed := metav1.NewMicroTime(at)
 	fresh := lease == nil
 	if fresh {
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: fettlev1alpha1.LeaseNamespace, Name: CanaryLease}}
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: fettlev1alpha1.LeaseNamespace, Name: fettlev1alpha1.CanaryLease}}
 	}
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &renewed
 	lease.Spec.LeaseDurationSeconds = new(int32(max(w.canary.patience/time.Second, 1)))
@@ -172,7 +169,7 @@ func (w *Watch) renew(ctx context.Context, holder string, at time.Time, left str
 		err = w.Client.Update(ctx, lease)
 	}
 	if err != nil {
-		return fmt.Errorf("renew lease %s: %w", CanaryLease, err)
+		return fmt.Errorf("renew lease %s: %w", fettlev1alpha1.CanaryLease, err)
 	}
 	if late {
 		if err := w.Live.List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(fettlev1alpha1.LeaseNamespace), client.Limit(1)); err != nil {

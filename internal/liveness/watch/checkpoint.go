@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/fleet"
 	"github.com/fettle-dev/fettle/internal/liveness"
 )
@@ -99,15 +100,15 @@ func (w *Watch) takeOver(ctx context.Context) {
 
 func (w *Watch) readCheckpoint(ctx context.Context) (checkpoint, error) {
 	var c checkpoint
-	lease, err := w.readLive(ctx, CanaryLease)
+	lease, err := w.readLive(ctx, fettlev1alpha1.CanaryLease)
 	if err != nil {
-		return c, fmt.Errorf("read lease %s: %w", CanaryLease, err)
+		return c, fmt.Errorf("read lease %s: %w", fettlev1alpha1.CanaryLease, err)
 	}
 	if lease == nil || lease.Annotations[checkpointAnnotation] == "" {
 		return c, nil
 	}
 	if err := json.Unmarshal([]byte(lease.Annotations[checkpointAnnotation]), &c); err != nil {
-		return checkpoint{}, fmt.Errorf("read annotation %s of lease %s: %w", checkpointAnnotation, CanaryLease, err)
+		return checkpoint{}, fmt.Errorf("read annotation %s of lease %s: %w", checkpointAnnotation, fettlev1alpha1.CanaryLease, err)
 	}
 	return c, nil
 }

@@ -394,7 +394,7 @@ func TestCheckpoint(t *testing.T) {
 	left := func(r *rig) string {
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
-		return r.server.leases[CanaryLease].Annotations[checkpointAnnotation]
+		return r.server.leases[fettlev1alpha1.CanaryLease].Annotations[checkpointAnnotation]
 	}
 	inBubble(t, func(r *rig) {
 		r.populate(1000)
@@ -518,7 +518,7 @@ func TestForeignCanariesProveNothing(t *testing.T) {
 		r.server.stalled = true
 		r.server.mu.Unlock()
 		for range 60 {
-			foreign := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: CanaryLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("another"), RenewTime: new(metav1.NowMicro())}}
+			foreign := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: fettlev1alpha1.CanaryLease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("another"), RenewTime: new(metav1.NowMicro())}}
 			r.leases.handler.OnAdd(foreign, false)
 			r.pass(time.Second)
 		}

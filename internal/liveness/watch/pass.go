@@ -121,6 +121,7 @@ func (w *Watch) tell(before fleet.State, report fleet.Report, seen fleet.Observa
 	s := w.state
 	report.Verdict, report.Computed, report.Since, report.Reason, report.Message = s.Verdict, s.Computed, s.Since, s.Reason, s.Message
 	report.Agents, report.Stale, report.Waiting, report.New = seen.Agents, seen.Stale, seen.Waiting, s.New()
+	report.Policy = policy
 	if policy.Override.InForce(now) {
 		report.Override = policy.Override
 	}

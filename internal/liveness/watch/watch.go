@@ -176,7 +176,7 @@ func (w *Watch) Start(ctx context.Context) error {
 
 // see takes in what an informer showed.
 func (w *Watch) see(s sighting, now time.Time) {
-	if s.lease != nil && s.node == CanaryLease {
+	if s.lease != nil && s.node == fettlev1alpha1.CanaryLease {
 		if !s.gone {
 			w.canary.sighted(s.lease)
 		}

@@ -112,7 +112,7 @@ func (s *server) List(_ context.Context, _ client.ObjectList, _ ...client.ListOp
 
 func (s *server) Get(ctx context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 	s.mu.Lock()
-	if key.Name != CanaryLease {
+	if key.Name != fettlev1alpha1.CanaryLease {
 		s.reads++
 	}
 	s.mu.Unlock()
