@@ -174,6 +174,9 @@ func (s *setup) addParts(ctx context.Context) error {
 		cache: caches, client: c, live: s.mgr.GetAPIReader(), writer: writer, rules: rules, memory: memory, standings: standings,
 		status: status, events: queue, metrics: s.metrics, grace: s.o.HostLifecycleGracePeriod, log: s.o.Log.WithName("nodes"),
 	}
+	if err := s.watchObjects(ctx, n); err != nil {
+		return err
+	}
 	n.agents = watch.New(watch.Options{
 		Leases: informers[1], Hosts: informers[2], Live: s.mgr.GetAPIReader(), Client: c, Limits: s.o.limits(),
 		Policy: fleet.Policy{Limits: s.o.Fleet}, Changed: n.enqueue, Log: s.o.Log.WithName("liveness"),
