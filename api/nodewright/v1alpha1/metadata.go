@@ -6,11 +6,11 @@ const Prefix = "nodewright.nvidia.com/"
 const (
 	// Finalizer keeps a NodeWright until its cordons are lifted and what is to be uninstalled is.
 	Finalizer = Prefix + "nodewright"
-	// PauseAnnotation, on a NodeWright, with the value "true" stops it and all that come after it.
+	// PauseAnnotation on a NodeWright with the value "true" stops it and all that come after it.
 	PauseAnnotation = Prefix + "pause"
-	// DisableAnnotation, on a NodeWright, with the value "true" skips it.
+	// DisableAnnotation on a NodeWright with the value "true" skips it.
 	DisableAnnotation = Prefix + "disable"
-	// IgnoreLabel, on a Node, with exactly the value "true" has the node left alone.
+	// IgnoreLabel on a Node with exactly the value "true" has the node left alone.
 	IgnoreLabel = Prefix + "ignore"
 )
 
