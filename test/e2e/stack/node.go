@@ -75,10 +75,10 @@ func (s *Stack) startNode(ctx, starting context.Context, name string) (*Node, er
 	}
 	n.Machine, err = machines.Boot(starting, machines.Options{
 		Name: name,
-		Binds: []machines.Bind{
+		Binds: append([]machines.Bind{
 			{Source: s.Program("nodeagent"), Target: "/usr/bin/nodeagent"},
 			{Source: debianPlugins, Target: "/opt/cni/bin"},
-		},
+		}, s.opts.Binds...),
 		Files: []machines.File{
 			{Path: AgentConfigPath, Text: "nodeName: " + name + "\nkubeconfig: " + KubeconfigPath + "\n" + s.opts.AgentConfig},
 			{Path: "/etc/fettle/nodeagent.env", Text: environment},

@@ -20,6 +20,7 @@ import (
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 	"github.com/fettle-dev/fettle/test/controlplane"
+	"github.com/fettle-dev/fettle/test/machines"
 )
 
 // Options say what a stack consists of.
@@ -31,6 +32,8 @@ type Options struct {
 	// Scheduler and HostAliases are those of the control plane, for nodes that run pods.
 	Scheduler   bool
 	HostAliases map[string]string
+	// Binds appear in every machine.
+	Binds []machines.Bind
 	// AgentConfig is every agent's nodeagent.yaml; default DefaultAgentConfig.
 	AgentConfig string
 	// ControllerArgs come after the flags that point the controller at the API server.
