@@ -58,11 +58,10 @@ type claim struct {
 type said struct {
 	claims map[ID]claim
 	judged []types.UID
-	// marking are the live bootstrap-only rules, and passed says which of them the node fulfils now.
-	marking []*Rule
-	passed  map[types.UID]bool
-	spared  []types.UID
-	due     time.Time
+	// marking are the live bootstrap-only rules, and passed those of them that the node has yet to be marked for.
+	marking, passed []*Rule
+	spared          []types.UID
+	due             time.Time
 }
 
 // Decide computes the taints, the ownership record and the markers that the rules want on a node. It reads the node's
@@ -105,7 +104,7 @@ func Decide(node *corev1.Node, rules *Rules, seen Seen) Decision {
 
 // collect asks every live rule that selects the node.
 func collect(node *corev1.Node, rules *Rules, seen Seen) said {
-	says := said{claims: map[ID]claim{}, passed: map[types.UID]bool{}}
+	says := said{claims: map[ID]claim{}}
 	for _, rule := range rules.Selecting(node) {
 		says.due = sooner(says.due, rule.due(node, seen))
 		if rule.Frozen {
@@ -125,7 +124,9 @@ func collect(node *corev1.Node, rules *Rules, seen Seen) said {
 			says.spared = append(says.spared, rule.UID)
 			continue
 		}
-		says.passed[rule.UID] = fulfilled
+		if fulfilled && rule.BootstrapOnly {
+			says.passed = append(says.passed, rule)
+		}
 		for _, t := range rule.Taints {
 			c := says.claims[t.ID]
 			if fulfilled {
@@ -180,7 +181,7 @@ func (d *Decision) annotate(node *corev1.Node, record Record, says said, rules *
 	keep(RecordAnnotation, record.encode())
 	keep(JudgedAnnotation, encodeJudged(append(says.judged, frozenOwners(readJudged(node), rules)...)))
 	for _, rule := range says.marking {
-		rule.mark(node, says.passed[rule.UID], set)
+		rule.mark(node, slices.Contains(says.passed, rule), set)
 	}
 	for key := range node.Annotations {
 		if uid, ok := markedRule(key); ok && outlived(rules.Get(uid)) {

@@ -28,30 +28,30 @@ func (m marker) encode() string {
 }
 
 // MarkerKey is the Node annotation that records that this rule's bootstrap is done.
-func (r *Rule) MarkerKey() string {
-	return readinessv1alpha1.BootstrapMarkerPrefix + string(r.UID)
-}
+func (r *Rule) MarkerKey() string { return r.markerKey }
 
-// oldMarkerKey is where early versions of the node readiness controller recorded it, with any value.
-func (r *Rule) oldMarkerKey() string {
-	return readinessv1alpha1.BootstrapMarkerPrefix + r.Name
-}
-
-// marked gives the marker of the rule on the node.
+// marked gives the marker of a bootstrap-only rule on the node.
 func (r *Rule) marked(node *corev1.Node) (m marker, there bool) {
-	value, there := node.Annotations[r.MarkerKey()]
-	if !there {
-		_, there = node.Annotations[r.oldMarkerKey()]
-		return marker{}, there
+	if !r.BootstrapOnly {
+		return marker{}, false
 	}
-	_ = json.Unmarshal([]byte(value), &m) // whatever its value, a marker counts
-	return m, true
+	if value, there := node.Annotations[r.markerKey]; there {
+		return readMarker(value), true
+	}
+	_, there = node.Annotations[r.oldMarkerKey]
+	return marker{}, there
+}
+
+// readMarker reads a marker's value. Whatever it is, the marker counts.
+func readMarker(value string) (m marker) {
+	_ = json.Unmarshal([]byte(value), &m)
+	return m
 }
 
 // Completed reports whether the node passed this bootstrap-only rule before, and need not pass it again.
 func (r *Rule) Completed(node *corev1.Node) bool {
 	m, there := r.marked(node)
-	return r.BootstrapOnly && there && !r.rebooted(node, m)
+	return there && !r.rebooted(node, m)
 }
 
 // rebooted reports whether the node was rebooted since it passed, and has to pass again.
@@ -72,10 +72,10 @@ func (s *Rules) rebooted(node *corev1.Node) bool {
 // before a reboot goes, and one that early versions keyed by the rule's name moves.
 func (r *Rule) mark(node *corev1.Node, passed bool, set func(key string, value *string)) {
 	was, _ := r.marked(node)
-	_, keyed := node.Annotations[r.MarkerKey()]
+	_, keyed := node.Annotations[r.markerKey]
 	if !passed && !r.Completed(node) {
 		if keyed {
-			set(r.MarkerKey(), nil)
+			set(r.markerKey, nil)
 		}
 		return
 	}
@@ -84,10 +84,10 @@ func (r *Rule) mark(node *corev1.Node, passed bool, set func(key string, value *
 		is.BootID = boot
 	}
 	if encoded := is.encode(); !keyed || is.BootID != was.BootID {
-		set(r.MarkerKey(), &encoded)
+		set(r.markerKey, &encoded)
 	}
-	if _, old := node.Annotations[r.oldMarkerKey()]; old {
-		set(r.oldMarkerKey(), nil)
+	if _, old := node.Annotations[r.oldMarkerKey]; old {
+		set(r.oldMarkerKey, nil)
 	}
 }
 

@@ -193,7 +193,7 @@ func TestDecideNeverTouchesForeignTaints(t *testing.T) {
 
 // movedMarker reports whether a marker is keyed by the name of a rule that moves it to its UID.
 func movedMarker(key string, rules *Rules) bool {
-	return slices.ContainsFunc(rules.All(), func(r *Rule) bool { return r.BootstrapOnly && !r.Frozen && key == r.oldMarkerKey() })
+	return slices.ContainsFunc(rules.All(), func(r *Rule) bool { return r.BootstrapOnly && !r.Frozen && key == r.oldMarkerKey })
 }
 
 func TestDecideFreezesWhatFrozenRulesOwn(t *testing.T) {

@@ -55,6 +55,9 @@ type Rule struct {
 	Frozen bool
 
 	selector labels.Selector
+	// markerKey is the Node annotation of its bootstrap marker; oldMarkerKey is where early versions of the node readiness
+	// controller had it, with any value.
+	markerKey, oldMarkerKey string
 	// waits is true for rules with a minimum hold.
 	waits bool
 	// remembers is true for rules that treat nodes that they have judged before differently.
@@ -77,6 +80,8 @@ func Compile(rule *readinessv1alpha1.NodeReadinessRule) (*Rule, error) {
 		TaintNewNodes: spec.TaintNewNodes,
 		Frozen:        spec.DryRun || spec.Suspend,
 		remembers:     spec.MaxTainted != nil,
+		markerKey:     readinessv1alpha1.BootstrapMarkerPrefix + string(rule.UID),
+		oldMarkerKey:  readinessv1alpha1.BootstrapMarkerPrefix + rule.Name,
 	}
 	for _, required := range spec.Conditions {
 		if required.For != nil {

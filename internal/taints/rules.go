@@ -56,8 +56,9 @@ func (s *Rules) Get(uid types.UID) *Rule { return s.byUID[uid] }
 
 // Selecting returns the rules that select the node, by name. It costs what those rules cost, not what all rules do.
 func (s *Rules) Selecting(node *corev1.Node) []*Rule {
-	var out []*Rule
-	for _, i := range s.index.candidates(node.Labels) {
+	candidates := s.index.candidates(node.Labels)
+	out := make([]*Rule, 0, len(candidates))
+	for _, i := range candidates {
 		if r := s.byName[i]; r.Selects(node) {
 			out = append(out, r)
 		}
