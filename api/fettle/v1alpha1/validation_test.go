@@ -13,15 +13,15 @@ import (
 	"github.com/fettle-dev/fettle/test/controlplane"
 )
 
-// TestHostSchema holds Hosts against the schema of a real API server.
-func TestHostSchema(t *testing.T) {
-	ctx := t.Context()
+// newClient gives an administrator of a cluster that knows the kinds.
+func newClient(t *testing.T) client.Client {
+	t.Helper()
 	cp := controlplane.ForTest(t, controlplane.Options{})
 	root, err := controlplane.RepoRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cp.Apply(ctx, root+"/deploy/crds"); err != nil {
+	if err := cp.Apply(t.Context(), root+"/deploy/crds"); err != nil {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
@@ -32,6 +32,13 @@ func TestHostSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// TestHostSchema holds Hosts against the schema of a real API server.
+func TestHostSchema(t *testing.T) {
+	ctx := t.Context()
+	c := newClient(t)
 	host := &v1alpha1.Host{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: v1alpha1.HostSpec{NodeUID: "a"}}
 	if err := c.Create(ctx, host); err != nil {
 		t.Fatal(err)
@@ -76,4 +83,43 @@ func TestHostSchema(t *testing.T) {
 
 func refused(err error, naming string) bool {
 	return err != nil && strings.Contains(err.Error(), naming)
+}
+
+// TestFleetPolicySchema holds FleetPolicies against the schema of a real API server.
+func TestFleetPolicySchema(t *testing.T) {
+	ctx := t.Context()
+	c := newClient(t)
+	until := metav1.NewTime(time.Now().Add(time.Hour).Truncate(time.Second))
+	for _, tc := range []struct {
+		name   string
+		edit   func(*v1alpha1.FleetPolicy)
+		naming string // "" is accepted
+	}{
+		{"nothing but the name", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence = nil }, ""},
+		{"another name", func(p *v1alpha1.FleetPolicy) { p.Name = "other" }, "its name is default"},
+		{"a window of no time", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.Window = &metav1.Duration{} }, "window must be from 1s to 1h"},
+		{"a window of days", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.Window = &metav1.Duration{Duration: 48 * time.Hour} }, "window must be from 1s to 1h"},
+		{"no cooldown", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.Cooldown = &metav1.Duration{} }, ""},
+		{"a negative cooldown", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.Cooldown = &metav1.Duration{Duration: -time.Second} }, "cooldown must be from 0s to 1h"},
+		{"none in a window", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.MaxPerWindow = new(int32(0)) }, "maxPerWindow"},
+		{"more than all in a window", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.MaxPercentPerWindow = new(int32(101)) }, "maxPercentPerWindow"},
+		{"to suspend always", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.SuspendAbovePercent = new(int32(0)) }, "suspendAbovePercent"},
+		{"to suspend never", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.SuspendAbovePercent = new(int32(100)) }, ""},
+		{"an override", func(*v1alpha1.FleetPolicy) {}, ""},
+		{"an override without a reason", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.Override.Reason = "" }, "override.reason"},
+		{"an override without an end", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.Override.Until = metav1.Time{} }, "override.until"},
+		{"an override that nobody can answer for", func(p *v1alpha1.FleetPolicy) { p.Spec.Silence.Override.Verdict = "Blind" }, "override.verdict"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			policy := &v1alpha1.FleetPolicy{
+				ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FleetPolicyName},
+				Spec:       v1alpha1.FleetPolicySpec{Silence: &v1alpha1.SilencePolicy{Override: &v1alpha1.SilenceOverride{Verdict: "Normal", Until: until, Reason: "test"}}},
+			}
+			tc.edit(policy)
+			err := c.Create(ctx, policy, client.DryRunAll)
+			if tc.naming == "" && err != nil || tc.naming != "" && !refused(err, tc.naming) {
+				t.Errorf("%v, want a refusal naming %q", err, tc.naming)
+			}
+		})
+	}
 }
