@@ -136,6 +136,7 @@ func TestRulesOfOneCheck(t *testing.T) {
 		{name: "flapping: what counts the same does not flap", check: with(flaps, func(c *health.Check) { c.Severity = health.SeverityInfo }), words: "a=o a=f a=o a=f a=o", want: "o o o o o"},
 		{name: "flapping: it goes on over a restart", check: flaps, words: "a=o a=f a=o a=f restart a=o +59 +1", want: "o f o f! f! f! f! o"},
 		{name: "flapping: a restart is no way around it", check: flaps, words: "a=o a=f restart a=o restart a=f a=o", want: "o f f o . f! f!"},
+		{name: "flapping: nor is one after a reboot, before a look", check: flaps, words: "a=o reboot restart a=f a=o a=f a=o", want: "o . . f o f! f!"},
 		{name: "flapping: hidden by a hold it is noticed", check: with(flaps, func(c *health.Check) { c.MinHold = time.Minute }), words: "a=o a=f a=o a=f +60", want: "o f f f! f"},
 		{name: "flapping: only settled verdicts change", check: with(flaps, func(c *health.Check) { c.Thresholds = twice }), words: "a=o a=o a=f a=o a=f a=o a=f a=o", want: ". o o o o o o o"},
 

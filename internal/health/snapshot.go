@@ -129,7 +129,7 @@ func (s *standing) remember(c Check) (Remembered, bool) {
 	for _, change := range s.changes {
 		r.Changes = append(r.Changes, Change{At: wall(change.At), From: change.From})
 	}
-	return r, r.Verdict != "" || m.latched || len(r.Changes) > 0
+	return r, r.Verdict != "" || m.found.Verdict != "" || m.latched || len(r.Changes) > 0
 }
 
 func wall(t time.Time) time.Time {
