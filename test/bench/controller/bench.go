@@ -48,6 +48,7 @@ type part struct {
 var parts = []part{
 	{"join", true, (*bench).joinFirst},
 	{"burst", false, (*bench).allAtOnce},
+	{"edit", false, (*bench).editRule},
 	{"joinall", true, (*bench).joinRest},
 	{"restart", false, (*bench).restart},
 	{"steady", false, (*bench).steadyWithoutLeases},

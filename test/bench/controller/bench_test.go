@@ -62,6 +62,9 @@ func TestSmallRun(t *testing.T) {
 	burst, changes := measure((*bench).allAtOnce)
 	nodeWrites("all at once", burst, changes, changes)
 
+	edited, _ := measure((*bench).editRule)
+	nodeWrites("edit of a rule there and back", edited, 2*12, 2*12)
+
 	rest, _ := measure((*bench).joinRest)
 	nodeWrites("join of the rest", rest, 0, 2*12)
 

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 )
@@ -82,6 +83,28 @@ func (l *loop) turn(ctx context.Context, n *node, rule int) error {
 	l.changes.Add(1)
 	if l.bare {
 		return l.writeTaints(ctx, n)
+	}
+	return nil
+}
+
+// turnTaint changes a taint of a node alone, as an edit of a rule does.
+func (l *loop) turnTaint(ctx context.Context, n *node, rule int) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fine[rule] = !n.fine[rule]
+	l.tracker.want(place{n.name, rule}, !n.fine[rule])
+	return l.writeTaints(ctx, n)
+}
+
+// require edits a rule to hold nodes whose condition has another status.
+func (b *bench) require(ctx context.Context, rule int, status corev1.ConditionStatus) error {
+	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/conditions/0/requiredStatus","value":%q}]`, status)
+	edited := &readinessv1alpha1.NodeReadinessRule{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("rule-%02d", rule)}}
+	if err := b.cluster.rules.Patch(ctx, edited, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+		return err
+	}
+	for _, n := range b.ours.nodes {
+		b.tracker.want(place{n.name, rule}, n.fine[rule] != (status == corev1.ConditionTrue))
 	}
 	return nil
 }
