@@ -56,6 +56,9 @@ const (
 	NeverReported State = "NeverReported"
 )
 
+// States are all of them.
+var States = []State{Starting, Alive, Overdue, Silent, NeverReported}
+
 // Quiet reports whether the state follows from silence.
 func (s State) Quiet() bool { return s == Silent || s == NeverReported }
 

@@ -70,7 +70,7 @@ var table = []*metric{
 			put(float64(len(r.Status.UnseenConditionTypes)), r.Name)
 		}
 	}},
-	{name: "fettle_agents", kind: gauge, labels: []string{"state"}, says: "Node agents by what is known of their life: Starting, Alive, Silent, NeverReported.", read: readAgents},
+	{name: "fettle_agents", kind: gauge, labels: []string{"state"}, says: "Node agents by what is known of their life: Starting, Alive, Overdue (silent, and nothing may follow from it), Silent, NeverReported.", read: readAgents},
 	{name: "fettle_fleet_verdict", kind: gauge, labels: []string{"verdict"}, says: "1 for the verdict on the fleet that is in force, 0 for the others: Normal, Partial, Suspended, Blind.", read: func(v view, put emit) {
 		for _, one := range fleet.Verdicts {
 			if v.leading {
@@ -144,7 +144,7 @@ func readAgents(v view, put emit) {
 	if v.agents == nil {
 		return
 	}
-	for _, state := range []liveness.State{liveness.Starting, liveness.Alive, liveness.Silent, liveness.NeverReported} {
+	for _, state := range liveness.States {
 		put(float64(v.agents[state]), string(state))
 	}
 }
