@@ -37,7 +37,7 @@ type NodeReadinessRule struct {
 // NodeReadinessRuleSpec may be edited at any time; taints follow.
 //
 // +kubebuilder:validation:XValidation:rule="self.enforcementMode != 'bootstrap-only' || !has(self.conditionPolicy) || self.conditionPolicy != 'anyOf'",message="conditionPolicy anyOf cannot be used with enforcementMode bootstrap-only"
-// +kubebuilder:validation:XValidation:rule="self.enforcementMode != 'bootstrap-only' || self.conditions.all(c, !has(c.defaultStatus))",message="defaultStatus cannot be used with enforcementMode bootstrap-only"
+// +kubebuilder:validation:XValidation:rule="self.enforcementMode != 'bootstrap-only' || !has(self.conditions) || self.conditions.all(c, !has(c.defaultStatus))",message="defaultStatus cannot be used with enforcementMode bootstrap-only"
 // +kubebuilder:validation:XValidation:rule="(has(self.nodeSelector.matchLabels) && size(self.nodeSelector.matchLabels) > 0) || (has(self.nodeSelector.matchExpressions) && size(self.nodeSelector.matchExpressions) > 0)",message="nodeSelector must not be empty: to select every node, use the matchExpression {key: kubernetes.io/hostname, operator: Exists}"
 // +kubebuilder:validation:XValidation:rule="(has(self.conditions) && size(self.conditions) > 0) || (has(self.objects) && size(self.objects) > 0)",message="spec.conditions or spec.objects must name something that a node has to fulfil"
 // +kubebuilder:validation:XValidation:rule="self.enforcementMode == 'bootstrap-only' || !has(self.regateOnReboot) || !self.regateOnReboot",message="regateOnReboot can be used with enforcementMode bootstrap-only only: a continuous rule judges a rebooted node anyway"

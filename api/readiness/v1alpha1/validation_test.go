@@ -111,6 +111,7 @@ func TestSchema(t *testing.T) {
 		{name: "no conditions", change: conditions(0), says: "spec.conditions"},
 		{name: "32 conditions", change: conditions(32)},
 		{name: "objects in place of conditions", change: func(r *rule) { conditions(0)(r); objects(allocatable)(r) }},
+		{name: "objects in place of conditions, bootstrap-only", change: func(r *rule) { bootstrapOnly(r); conditions(0)(r); objects(allocatable)(r) }},
 		{name: "an object without a kind of it", change: objects(v1alpha1.ObjectRequirement{Name: "a"}), says: "exactly one of daemonSet, object and allocatable"},
 		{name: "an object of two kinds", change: objects(v1alpha1.ObjectRequirement{Name: "a", Allocatable: allocatable.Allocatable, DaemonSet: &v1alpha1.DaemonSetOnNode{Namespace: "a", Name: "b"}}),
 			says: "exactly one of daemonSet, object and allocatable"},
