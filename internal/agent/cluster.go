@@ -153,17 +153,17 @@ func (c *cluster) join(ctx context.Context, candidate kubeclient.Candidate) (why
 	if err != nil {
 		return "", err
 	}
-	defer beats.DropConnections()
+	defer beats.Close()
 	reports, err := c.client(candidate, "report", h.StatusTimeout, &c.calls.report)
 	if err != nil {
 		return "", err
 	}
-	defer reports.DropConnections()
+	defer reports.Close()
 	tells, err := c.client(candidate, "events", h.StatusTimeout, &c.calls.events)
 	if err != nil {
 		return "", err
 	}
-	defer tells.DropConnections()
+	defer tells.Close()
 	s := &session{candidate: candidate}
 	s.reporter = report.New(reports, report.Options{
 		Node: c.o.node, Agent: c.o.self, Log: c.o.log,

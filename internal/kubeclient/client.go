@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -51,6 +52,7 @@ type Client struct {
 	core, coordination, fettle rest.Interface
 
 	dialer      *connrotation.Dialer
+	closed      *atomic.Bool
 	callTimeout time.Duration
 }
 
@@ -59,7 +61,16 @@ func New(config *rest.Config, s Settings) (*Client, error) {
 	// client-go shares a transport between clients of equal TLS configuration unless each brings its own dialer.
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: s.CallTimeout, KeepAlive: 15 * time.Second}).DialContext)
 	own := rest.CopyConfig(config)
-	own.Dial = dialer.DialContext
+	closed := new(atomic.Bool)
+	// The transport goes on dialling for a call that was given up, and keeps the connection.
+	own.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err == nil && closed.Load() {
+			_ = conn.Close() // nothing was sent
+			return nil, net.ErrClosed
+		}
+		return conn, err
+	}
 	own.UserAgent = s.UserAgent
 	own.QPS, own.Burst = s.CallsPerSecond, s.Burst
 	own.NegotiatedSerializer = codecs.WithoutConversion()
@@ -72,7 +83,7 @@ func New(config *rest.Config, s Settings) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up connections to %s: %w", config.Host, err)
 	}
-	c := &Client{dialer: dialer, callTimeout: s.CallTimeout}
+	c := &Client{dialer: dialer, closed: closed, callTimeout: s.CallTimeout}
 	for _, group := range []struct {
 		target  *rest.Interface
 		path    string
@@ -96,6 +107,12 @@ func New(config *rest.Config, s Settings) (*Client, error) {
 // DropConnections closes every connection, so that the next call dials anew. It is the cure of a connection whose other
 // end is gone without a word, which HTTP/2 would otherwise use until its own ping gives up, 45 s later.
 func (c *Client) DropConnections() { c.dialer.CloseAll() }
+
+// Close closes every connection for good, also one that is being made. Calls fail from then on.
+func (c *Client) Close() {
+	c.closed.Store(true)
+	c.dialer.CloseAll()
+}
 
 func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.callTimeout)
