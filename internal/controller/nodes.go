@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -130,6 +131,9 @@ func (n *nodes) taint(ctx context.Context, node *corev1.Node, agent taints.Agent
 	if err != nil {
 		return node, 0, err
 	}
+	if node, err = n.confirm(ctx, node, rules); err != nil {
+		return node, 0, err
+	}
 	var decision taints.Decision
 	written, err := n.writer.Write(ctx, node, func(node *corev1.Node) nodewriter.Change {
 		decision = taints.Decide(node, rules, n.memory.Look(node, rules, agent, time.Now()))
@@ -151,6 +155,22 @@ func (n *nodes) taint(ctx context.Context, node *corev1.Node, agent taints.Agent
 		again = max(time.Until(decision.Due), time.Millisecond)
 	}
 	return written, again, nil
+}
+
+// confirm reads a node live when reporters of its conditions seem to have fallen silent: what stands still may be our watch.
+func (n *nodes) confirm(ctx context.Context, node *corev1.Node, rules *taints.Rules) (*corev1.Node, error) {
+	if !n.memory.Doubts(node, rules, time.Now()) {
+		return node, nil
+	}
+	live, err := n.writer.Live(ctx, node.Name)
+	switch {
+	case apierrors.IsNotFound(err): // its end will come through the watch
+		return node, nil
+	case err != nil:
+		return node, fmt.Errorf("confirm that reporters on node %s are silent: %w", node.Name, err)
+	}
+	n.memory.Confirm(live, rules, time.Now())
+	return live, nil
 }
 
 // tell lets people know what was decided for a node, and what came of it.

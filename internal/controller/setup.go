@@ -181,6 +181,7 @@ func (s *setup) addParts(ctx context.Context) error {
 		Leases: informers[1], Hosts: informers[2], Live: s.mgr.GetAPIReader(), Client: c, Limits: s.o.limits(),
 		Policy: fleet.Policy{Limits: s.o.Fleet}, Changed: n.enqueue, Log: s.o.Log.WithName("liveness"),
 	})
+	memory.Blind = n.agents.Blind
 	n.show(ctx, s.mgr.Elected())
 	if err := n.start(s.mgr, s.o.Concurrency); err != nil {
 		return err

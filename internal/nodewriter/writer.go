@@ -102,7 +102,6 @@ func (w *Writer) Write(ctx context.Context, node *corev1.Node, decide func(*core
 			}
 			return node, fmt.Errorf("write node %s: %w", node.Name, err)
 		}
-		w.remember(node)
 	}
 }
 
@@ -125,7 +124,11 @@ func (w *Writer) Live(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	err := w.live.Get(ctx, client.ObjectKey{Name: name}, node)
 	node.Name = name
-	return trimmed(node), err
+	node = trimmed(node)
+	if err == nil {
+		w.remember(node)
+	}
+	return node, err
 }
 
 func (w *Writer) patch(ctx context.Context, name string, patch client.Patch, status bool) (*corev1.Node, error) {

@@ -153,6 +153,21 @@ func TestWriter(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("what was read live is the latest until a cache has caught up", func(t *testing.T) {
+		w := New(api, api)
+		cached, err := w.Live(t.Context(), "others")
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit(t, "others", func(n *corev1.Node) { n.Labels = map[string]string{"live": "yes"} })
+		live, err := w.Live(t.Context(), "others")
+		if err != nil || live.Labels["live"] != "yes" {
+			t.Fatalf("%v: %v", live.Labels, err)
+		}
+		if w.Latest(cached) != live {
+			t.Error("what the cache has is believed, though it is older")
+		}
+	})
 	t.Run("an end of the context ends the tries", func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		read := nodeWith(nil)

@@ -17,6 +17,8 @@ import (
 type Memory struct {
 	// Objects gives verdicts on objects that rules require; nil for none.
 	Objects Objects
+	// Blind gives until when nothing that changed in the cluster could be seen; nil for never.
+	Blind func() time.Time
 
 	mu        sync.Mutex
 	histories map[string]taints.History // by node
@@ -79,6 +81,26 @@ func (m *Memory) Hear(node *corev1.Node, rules *taints.Rules, now time.Time) (re
 	history, revived = history.Hear(node, rules, now)
 	m.keep(node.Name, history)
 	return revived
+}
+
+// Doubts reports whether reporters of a node seem to have fallen silent, so that it has to be read live before a decision.
+func (m *Memory) Doubts(node *corev1.Node, rules *taints.Rules, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	history, _ := m.histories[node.Name].Hear(node, rules, now)
+	if m.Blind != nil {
+		history = history.Excuse(m.Blind())
+	}
+	m.keep(node.Name, history)
+	return history.Doubtful(rules, now)
+}
+
+// Confirm takes in a node that was read live.
+func (m *Memory) Confirm(live *corev1.Node, rules *taints.Rules, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	history, _ := m.histories[live.Name].Hear(live, rules, now)
+	m.keep(live.Name, history.Confirm(rules, now))
 }
 
 // View gives what is known of a node for showing it. A rule at its bound spares what it spared when it was last decided.

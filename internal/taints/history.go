@@ -19,6 +19,8 @@ type History struct {
 	node  types.UID
 	boot  string
 	agent Agent
+	// blind is until when the controller could see nothing: silence before that does not count.
+	blind time.Time
 	// signs are by condition type.
 	signs map[string]sign
 	holds map[holdID]hold
@@ -37,6 +39,8 @@ type sign struct {
 	status    corev1.ConditionStatus
 	heartbeat time.Time // of the reporter's clock; only compared with others of the same node
 	at        time.Time // of ours
+	// confirmed is when a live read last showed that there was no newer one.
+	confirmed time.Time
 	// before is true from a reboot of the node until the reporter is heard again.
 	before bool
 }
@@ -176,19 +180,57 @@ func firstSign(node *corev1.Node, c corev1.NodeCondition, now time.Time) time.Ti
 	return now.Add(-newest.Sub(heartbeat))
 }
 
+// Excuse forgives all silence of up to a time, until which the controller could not have seen a sign of life.
+func (h History) Excuse(until time.Time) History {
+	if until.After(h.blind) {
+		h.blind = until
+	}
+	return h
+}
+
+// Doubtful reports whether a reporter seems to have been silent for too long, as far as the cache shows: a stalled watch is
+// the controller's blindness. A live read tells, heard with Hear, and Confirm says that it was made.
+func (h History) Doubtful(rules *Rules, now time.Time) bool {
+	for conditionType := range h.signs {
+		if h.doubts(conditionType, rules, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// Confirm says that a live read shows no newer signs of life than those heard.
+func (h History) Confirm(rules *Rules, now time.Time) History {
+	signs := make(map[string]sign, len(h.signs))
+	for conditionType, s := range h.signs {
+		if h.doubts(conditionType, rules, now) {
+			s.confirmed = now
+		}
+		signs[conditionType] = s
+	}
+	h.signs = signs
+	return h
+}
+
+func (h History) doubts(conditionType string, rules *Rules, now time.Time) bool {
+	limit := rules.heard[conditionType]
+	return limit > 0 && !strings.HasPrefix(conditionType, fettlev1alpha1.ConditionPrefix) &&
+		h.age(conditionType, now) > limit && now.Sub(h.signs[conditionType].confirmed) > limit
+}
+
 // age is how long the reporter of a condition has given no sign of life.
 func (h History) age(conditionType string, now time.Time) time.Duration {
+	since := h.signs[conditionType].at
 	if strings.HasPrefix(conditionType, fettlev1alpha1.ConditionPrefix) {
-		if h.agent.QuietSince.IsZero() {
-			return 0
-		}
-		return now.Sub(h.agent.QuietSince)
+		since = h.agent.QuietSince
 	}
-	s, known := h.signs[conditionType]
-	if !known {
+	switch {
+	case since.IsZero():
 		return 0
+	case since.Before(h.blind):
+		return now.Sub(h.blind)
 	}
-	return now.Sub(s.at)
+	return now.Sub(since)
 }
 
 // expires is when a condition that the node has becomes too old, or zero for one that is already, or is not ageing.

@@ -349,6 +349,55 @@ func TestRegating(t *testing.T) {
 	})
 }
 
+func TestSilenceWhileTheControllerIsBlindDoesNotCount(t *testing.T) {
+	blind := func(w *watched) { w.history = w.history.Excuse(w.now) }
+	follow(t, node(), rule(uidA, "network", ages(time.Minute)), []step{
+		{do: says("True"), due: time.Minute + ms},
+		{after: 50 * time.Second, do: blind, due: time.Minute + ms},
+		{after: 50 * time.Second, do: nothing, due: 10*time.Second + ms},
+		{after: 11 * time.Second, do: nothing, held: true},
+		{after: time.Second, do: func(w *watched) { w.history = w.history.Excuse(w.now.Add(-time.Hour)) }, held: true}, // long known
+	})
+}
+
+func TestDoubts(t *testing.T) {
+	r := rule(uidA, "network", ages(time.Minute))
+	w := &watched{node: node(has("example.com/Network", "True")), rules: compileAll(r), now: noon}
+	w.look()
+	doubtful := func(after time.Duration) bool {
+		w.now = w.now.Add(after)
+		return w.history.Doubtful(w.rules, w.now)
+	}
+	if doubtful(time.Minute) {
+		t.Error("what is not too old is doubted")
+	}
+	if !doubtful(ms) {
+		t.Error("what is too old as far as we know is not doubted")
+	}
+	w.history = w.history.Confirm(w.rules, w.now)
+	if doubtful(time.Minute) {
+		t.Error("what was confirmed is doubted")
+	}
+	if d := w.look(); !w.held() {
+		t.Errorf("what was confirmed does not count: %+v", d)
+	}
+	if !doubtful(ms) {
+		t.Error("what was confirmed long ago is not doubted")
+	}
+	w.history, _ = w.history.Hear(w.node, w.rules, w.now)
+	heartbeat(noon)(w)
+	w.history, _ = w.history.Hear(w.node, w.rules, w.now)
+	if doubtful(0) {
+		t.Error("what a live read shows to be fresh is doubted")
+	}
+	ours := &watched{node: node(has("fettle.dev/NetworkReady", "True")), rules: compileAll(rule(uidA, "network", needs("fettle.dev/NetworkReady", "True"), ages(time.Minute))), now: noon}
+	ours.agent = Agent{QuietSince: noon.Add(-time.Hour)}
+	ours.look()
+	if ours.history.Doubtful(ours.rules, noon) {
+		t.Error("what the watch over agents has confirmed is doubted")
+	}
+}
+
 func TestHearing(t *testing.T) {
 	w := &watched{node: node(has("example.com/Network", "True")), rules: compileAll(rule(uidA, "network", ages(time.Minute))), now: noon}
 	w.look()

@@ -202,6 +202,10 @@ func TestTheControllerIsBlind(t *testing.T) {
 				if reads := r.reads(); reads > 0 {
 					t.Errorf("%d live reads of a blind controller", reads)
 				}
+				unseen := tc.reason == fleet.ReasonAPIUnreachable || tc.reason == fleet.ReasonWatchStalled // not by rights over leases
+				if now := time.Since(r.Blind()) <= time.Second; now != unseen {
+					t.Errorf("nothing can be seen now: %v, want %v", now, unseen)
+				}
 
 				set(func(s *server) { s.fault, s.noList, s.hangs, s.stalled = nil, nil, false, false })
 				r.live(2*time.Minute+10*time.Second, between(1, 20)...)
@@ -209,6 +213,9 @@ func TestTheControllerIsBlind(t *testing.T) {
 				r.silences(0)
 				r.live(time.Minute, between(1, 20)...)
 				r.silences(1)
+				if ago := time.Since(r.Blind()); ago < time.Minute {
+					t.Errorf("blind %s ago, and yet all is normal", ago)
+				}
 			})
 		})
 	}

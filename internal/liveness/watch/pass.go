@@ -127,6 +127,9 @@ func (w *Watch) tell(before fleet.State, report fleet.Report, seen fleet.Observa
 	}
 	w.mu.Lock()
 	w.report = report
+	if s.Computed == fleet.Blind && (s.Reason == fleet.ReasonAPIUnreachable || s.Reason == fleet.ReasonWatchStalled) {
+		w.blind = now
+	}
 	w.mu.Unlock()
 	if s.Verdict == before.Verdict || before.Verdict == "" && s.Verdict == fleet.Normal {
 		return

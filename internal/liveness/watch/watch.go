@@ -70,6 +70,8 @@ type Watch struct {
 	verdicts map[string]told
 	// report on the fleet. Guarded by mu.
 	report fleet.Report
+	// blind is when a pass last found that nothing could be seen. Guarded by mu.
+	blind time.Time
 }
 
 type told struct {
@@ -118,6 +120,14 @@ func (w *Watch) Counts() map[liveness.State]int {
 		counts[t.verdict.State]++
 	}
 	return counts
+}
+
+// Blind returns when it was last found that what changes in the cluster does not reach the controller, which is now while that
+// lasts; zero for never.
+func (w *Watch) Blind() time.Time {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.blind
 }
 
 // Fleet returns the verdict on the fleet, as of the last pass. Before the first it is Blind.
