@@ -91,7 +91,7 @@ func TestRuleStatus(t *testing.T) {
 			w.condition(t, fmt.Sprintf("bound-%d", i), network, "False")
 		}
 		w.status(t, "bound", "True", readiness.ReasonEnforced, readinessv1alpha1.NodeCounts{Selected: 3, Held: 1, Spared: 2})
-		w.says(t, "bound", readiness.ConditionAtBound, "2 nodes (bound-")
+		w.says(t, "bound", readiness.ConditionAtBound, "not ready and spared: 2 nodes (bound-")
 		w.event(t, "bound", "MaxTaintedReached", "EvaluateRule", "maxTainted is 1")
 		w.condition(t, "bound-0", network, "True")
 		w.condition(t, "bound-1", network, "True")

@@ -1,6 +1,7 @@
 package readiness
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -31,6 +32,9 @@ type subject struct {
 // judge computes the status of a rule. Times in it change only with what they are about.
 func (s subject) judge(now time.Time) readinessv1alpha1.NodeReadinessRuleStatus {
 	now = now.Truncate(time.Second)
+	if bound := s.api.Spec.MaxTainted; bound != nil && s.api.Spec.DryRun {
+		s.view = s.view.within(*bound)
+	}
 	status := readinessv1alpha1.NodeReadinessRuleStatus{
 		ObservedGeneration: s.api.Generation,
 		Conditions:         s.conditions(now),
@@ -181,9 +185,8 @@ func (s subject) others() []Finding {
 		findings = append(findings, Finding{ReasonSelectorUnusable, "nothing is changed on the rule's account until its nodeSelector is corrected"})
 	}
 	if count := s.view.counts.Spared; count > 0 && !s.api.Spec.Suspend {
-		findings = append(findings, Finding{ReasonMaxTaintedReached, countedNodes(int(s.view.counts.Held)) + " of " +
-			countedNodes(int(s.view.counts.Selected)) + " are held, and maxTainted is " + s.api.Spec.MaxTainted.String() + ": " +
-			s.names(count, func(n entry) bool { return n.outcome == spared }) + " do not fulfil the rule and are left as they are"})
+		findings = append(findings, Finding{ReasonMaxTaintedReached, fmt.Sprintf("held: %d of %s, and maxTainted is %s; not ready and spared: %s",
+			s.view.counts.Held, countedNodes(int(s.view.counts.Selected)), s.api.Spec.MaxTainted, s.names(count, func(n entry) bool { return n.outcome == spared }))})
 	}
 	return findings
 }

@@ -94,7 +94,7 @@ func TestConditions(t *testing.T) {
 		{name: "a suspended rule in dry run", change: func(r *apiRule) { r.Spec.Suspend, r.Spec.DryRun = true, true }, ready: "True", reasons: ReasonSuspended},
 		{name: "a selector that cannot be parsed", change: unparsable, ready: "False", reasons: ReasonInvalidSelector + " " + ReasonSelectorUnusable, says: "Near"},
 		{name: "a rule at its bound", change: func(r *apiRule) { r.Spec.MaxTainted = &two }, again: true, ready: "True",
-			reasons: ReasonEnforced + " " + ReasonMaxTaintedReached, says: "maxTainted is 0: 1 node (b) do not fulfil"},
+			reasons: ReasonEnforced + " " + ReasonMaxTaintedReached, says: "held: 1 of 2 nodes, and maxTainted is 0; not ready and spared: 1 node (b)"},
 		{name: "what a check finds", finds: Finding{ReasonTaintShared, "with rule s"}, ready: "True", reasons: ReasonEnforced + " " + ReasonTaintShared, says: "with rule s"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -178,6 +178,41 @@ func TestADryRunTellsWhatItWouldDo(t *testing.T) {
 	}
 	if taints.ReadRecord(c.nodes["left"]).Names(r.UID) == false || len(c.nodes["new"].Spec.Taints) > 0 {
 		t.Error("a dry run changed a node")
+	}
+}
+
+// TestADryRunKeepsTheBound gives a rule that was enforced before nodes that became unready since, and one that is new.
+func TestADryRunKeepsTheBound(t *testing.T) {
+	half := intstr.FromString("50%")
+	r := ruleOf("A")
+	r.Spec.MaxTainted = &half
+	c := newCluster(t, r)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		c.decide(nil, nodeNamed(name, "True"))
+	}
+	r.Spec.DryRun, r.Generation = true, 4
+	for _, name := range []string{"a", "b", "c", "d"} {
+		n := c.nodes[name].DeepCopy()
+		n.Status.Conditions[0].Status = "False"
+		c.decide(nil, n)
+	}
+	c.decide(nil, nodeNamed("new", "False"))
+	status := c.status(r)
+	if *status.Nodes != (readinessv1alpha1.NodeCounts{Selected: 5, Held: 4, Spared: 1}) {
+		t.Errorf("%+v", *status.Nodes)
+	}
+	if got := strings.Join(status.DryRunResults.NodesToTaint, " "); got != "a b c new" || status.DryRunResults.TaintsToAdd != 4 {
+		t.Errorf("would taint %s: %+v", got, *status.DryRunResults)
+	}
+	if bound := apimeta.FindStatusCondition(status.Conditions, ConditionAtBound); bound == nil || !strings.Contains(bound.Message, "1 node (d)") {
+		t.Errorf("%+v", bound)
+	}
+	r.Spec.DryRun, r.Generation = false, 5
+	for _, name := range []string{"a", "b", "c", "d", "new"} { // the new one is held whatever the bound
+		c.decide(nil, c.nodes[name])
+	}
+	if enforced := c.status(r); enforced.Nodes.Held != 4 || enforced.Nodes.Spared != 1 {
+		t.Errorf("enforced it does something else: %+v", *enforced.Nodes)
 	}
 }
 

@@ -96,9 +96,13 @@ func TestCountsAreThoseOfALookAtAllNodes(t *testing.T) {
 					if r.Spec.Suspend {
 						continue
 					}
-					status := c.status(r)
-					if want := c.counted(r, failing); *status.Nodes != want {
-						rt.Fatalf("rule %s counts %+v, want %+v", r.Name, *status.Nodes, want)
+					got, want := *c.status(r).Nodes, c.counted(r, failing)
+					if r.Spec.DryRun { // whom its bound would spare is another test's
+						got.Held, got.Spared = got.Held+got.Spared, 0
+						want.Held, want.Spared = want.Held+want.Spared, 0
+					}
+					if got != want {
+						rt.Fatalf("rule %s counts %+v, want %+v", r.Name, got, want)
 					}
 				}
 			},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/taints"
@@ -14,6 +15,8 @@ import (
 // trial is what a rule in dry run would do to a node.
 type trial struct {
 	adds, removes uint8
+	// bounded is true for a node that the rule would hold only while there is room within maxTainted.
+	bounded bool
 	// lacks has a bit for each of the rule's conditions, in order, that the node does not have.
 	lacks uint32
 }
@@ -25,6 +28,7 @@ func (j Judgement) try(rule *taints.Rule, is, enforced *taints.Rules, seen taint
 	if !selects && !taints.ReadRecord(j.Node).Names(rule.UID) {
 		return standing{}, false
 	}
+	seen.MayHold = nil
 	would := taints.Decide(j.Node, enforced, seen)
 	has := taints.Decide(j.Node, is, seen).Taints
 	st.trial = trial{adds: without(would.Taints, has), removes: without(has, would.Taints)}
@@ -32,6 +36,10 @@ func (j Judgement) try(rule *taints.Rule, is, enforced *taints.Rules, seen taint
 		return st, true
 	}
 	st.outcome = j.outcome(rule, would, seen)
+	if rule.MaxTainted != nil {
+		seen.MayHold = func(*taints.Rule) bool { return false }
+		st.trial.bounded = slices.Contains(taints.Decide(j.Node, enforced, seen).Spared, rule.UID)
+	}
 	for i, result := range rule.Results(j.Node, seen) {
 		if result.Missing || result.Stale {
 			st.trial.lacks |= 1 << i
@@ -48,6 +56,34 @@ func without(a, b []corev1.Taint) (count uint8) {
 		}
 	}
 	return count
+}
+
+// within gives the view of a rule in dry run with the nodes spared that it would spare: the last by name of those that are
+// bounded, as far as maxTainted has no room for them beside what is held already. Should nodes that are new to the rule come
+// first, it would spare more.
+func (v view) within(maxTainted intstr.IntOrString) view {
+	room, err := intstr.GetScaledValueFromIntOrPercent(&maxTainted, int(v.counts.Selected), true)
+	if err != nil { // the API server takes no other text
+		return v
+	}
+	for _, n := range v.nodes {
+		if n.outcome == held && n.trial.adds == 0 {
+			room--
+		}
+	}
+	v.nodes = slices.Clone(v.nodes)
+	for i := range v.nodes {
+		n := &v.nodes[i]
+		switch {
+		case !n.trial.bounded:
+		case room > 0:
+			room--
+		default:
+			n.outcome, n.trial.adds = spared, 0
+			v.counts.Held, v.counts.Spared = v.counts.Held-1, v.counts.Spared+1
+		}
+	}
+	return v
 }
 
 // dryRunResults sum up what a rule in dry run would do to nodes, which are by name.
