@@ -7,6 +7,8 @@ type Command struct {
 	// Name is what its flag and log files are named after.
 	Name string
 	Argv []string
+	// Service that has to stand afterwards; empty for none.
+	Service string
 }
 
 // Commands of an interrupt that restarts services, in their order. A reboot has none: it is asked of logind.
@@ -15,7 +17,7 @@ func Commands(kind string, services []string) []Command {
 	case "service":
 		all := []Command{{Name: "service_restart_0", Argv: []string{"systemctl", "daemon-reload"}}}
 		for i, service := range services {
-			all = append(all, Command{Name: fmt.Sprintf("service_restart_%d", i+1), Argv: []string{"systemctl", "restart", service}})
+			all = append(all, Command{Name: fmt.Sprintf("service_restart_%d", i+1), Argv: []string{"systemctl", "restart", service}, Service: service})
 		}
 		return all
 	case "restartAllServices":
