@@ -54,7 +54,10 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		w.node(t, fmt.Sprintf("n%02d", i), "crash", foreign)
 	}
 	w.rule(t, "one", "crash")
-	w.rule(t, "two", "crash", func(r *rule) { r.Spec.Conditions[0].Type = "example.com/Storage"; r.Spec.Taint.Effect = "NoExecute" })
+	w.rule(t, "two", "crash", func(r *rule) {
+		r.Spec.Conditions[0].Type = "example.com/Storage"
+		r.Spec.Taint.Effect, r.Spec.AllowEviction = "NoExecute", true
+	})
 	once := w.rule(t, "once", "crash", bootstrapOnly, func(r *rule) { r.Spec.Conditions[0].Type = "example.com/Boot" })
 
 	want := map[string][]string{}
