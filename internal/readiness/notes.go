@@ -88,8 +88,16 @@ func (j Judgement) eventsOf(completed []*taints.Rule, again bool) []events.Event
 		return []events.Event{about(NoteWriteFailed, "could not be written; it is tried again: "+j.Fault.Error())}
 	}
 	var out []events.Event
-	for _, change := range j.Decision.Changes {
-		out = append(out, about(noteOf[change.Action], fmt.Sprintf(saysOfTaint[change.Action], change.Taint, ruleNames(change.Rules, j.Rules))))
+	for _, action := range []taints.Action{taints.Added, taints.Removed, taints.Adopted} {
+		var words []string
+		for _, change := range j.Decision.Changes {
+			if change.Action == action {
+				words = append(words, fmt.Sprintf(saysOfTaint[action], change.Taint, ruleNames(change.Rules, j.Rules)))
+			}
+		}
+		if len(words) > 0 { // one event for the write, however many rules there are: events cost as much as writes
+			out = append(out, about(noteOf[action], strings.Join(words, "; ")))
+		}
 	}
 	for _, rule := range completed {
 		out = append(out, about(NoteBootstrapCompleted, fmt.Sprintf("passed bootstrap-only rule %s", rule.Name)))
