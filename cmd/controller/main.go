@@ -83,6 +83,7 @@ func newFlags() *flags {
 	f.set.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests a second to the API server at most; negative for no limit")
 	f.set.BoolVar(&o.TolerationComparison, "toleration-comparison", o.TolerationComparison, "tolerations with the operators Lt and Gt match: the API server has the feature gate TaintTolerationComparisonOperators")
 	f.set.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "nodes written at once")
+	f.set.StringSliceVar(&o.StatusHintPrefixes, "status-hint-prefixes", o.StatusHintPrefixes, "prefixes of the annotations <prefix>/status-hint that are read from objects that rules require")
 	f.set.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	f.set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.set.BoolVar(&f.version, "version", false, "print the version and exit")

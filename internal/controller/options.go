@@ -7,10 +7,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/validation"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/fettle-dev/fettle/internal/fleet"
 	"github.com/fettle-dev/fettle/internal/liveness"
+	"github.com/fettle-dev/fettle/internal/objectstatus"
 )
 
 // Namespace is where the controller and its leader lease live.
@@ -40,6 +42,9 @@ type Options struct {
 	// Fleet limits what is made of many silences at once, where no FleetPolicy says otherwise.
 	Fleet fleet.Limits
 
+	// StatusHintPrefixes are the prefixes of annotations <prefix>/status-hint that rules' objects may carry.
+	StatusHintPrefixes []string
+
 	// QPS limits the requests a second to the API server, with bursts of twice as many; negative is no limit, since the
 	// API server's own priority and fairness knows better.
 	QPS float32
@@ -68,6 +73,7 @@ func DefaultOptions() Options {
 		HostLifecycleGracePeriod: 50 * time.Second,
 		HostStartupGracePeriod:   2 * time.Minute,
 		Fleet:                    fleet.DefaultLimits(),
+		StatusHintPrefixes:       []string{objectstatus.DefaultAnnotationPrefix},
 		QPS:                      -1,
 		Concurrency:              16,
 		Metrics:                  ctrlmetrics.Registry,
@@ -86,6 +92,11 @@ func (o Options) Validate() error {
 	}
 	if o.HostStartupGracePeriod <= 0 {
 		refuse("host-startup-grace-period", "more than 0", o.HostStartupGracePeriod)
+	}
+	for _, prefix := range o.StatusHintPrefixes {
+		if len(validation.IsDNS1123Subdomain(prefix)) > 0 {
+			refuse("status-hint-prefixes", "DNS subdomains", prefix)
+		}
 	}
 	if o.Concurrency < 1 {
 		refuse("concurrency", "at least 1", o.Concurrency)
