@@ -92,7 +92,7 @@ func (m *Memory) Doubts(node *corev1.Node, rules *taints.Rules, now time.Time) b
 		history = history.Excuse(m.Blind())
 	}
 	m.keep(node.Name, history)
-	return history.Doubtful(rules, now)
+	return history.Doubtful(node, rules, now)
 }
 
 // Confirm takes in a node that was read live.
@@ -100,7 +100,7 @@ func (m *Memory) Confirm(live *corev1.Node, rules *taints.Rules, now time.Time) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	history, _ := m.histories[live.Name].Hear(live, rules, now)
-	m.keep(live.Name, history.Confirm(rules, now))
+	m.keep(live.Name, history.Confirm(now))
 }
 
 // View gives what is known of a node for showing it. A rule at its bound spares what it spared when it was last decided.

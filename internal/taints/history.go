@@ -1,6 +1,7 @@
 package taints
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -188,40 +189,46 @@ func (h History) Excuse(until time.Time) History {
 	return h
 }
 
-// Doubtful reports whether a reporter seems to have been silent for too long, as far as the cache shows: a stalled watch is
-// the controller's blindness. A live read tells, heard with Hear, and Confirm says that it was made.
-func (h History) Doubtful(rules *Rules, now time.Time) bool {
-	for conditionType := range h.signs {
-		if h.doubts(conditionType, rules, now) {
-			return true
+// Doubtful reports whether a reporter that the node's rules listen to seems to have been silent for too long, as far as the
+// cache shows: a stalled watch is the controller's blindness. A live read tells, heard with Hear, and Confirm says that it
+// was made.
+func (h History) Doubtful(node *corev1.Node, rules *Rules, now time.Time) bool {
+	if len(h.signs) == 0 {
+		return false
+	}
+	for _, rule := range rules.Selecting(node) {
+		for _, required := range rule.Requirements {
+			s, heard := h.signs[required.Type]
+			if !heard || required.MaxAge == nil || isOurs(required.Type) || rule.Completed(node) {
+				continue
+			}
+			if limit := required.MaxAge.Duration; h.age(required.Type, now) > limit && now.Sub(s.confirmed) > limit {
+				return true
+			}
 		}
 	}
 	return false
 }
 
 // Confirm says that a live read shows no newer signs of life than those heard.
-func (h History) Confirm(rules *Rules, now time.Time) History {
-	signs := make(map[string]sign, len(h.signs))
+func (h History) Confirm(now time.Time) History {
+	h.signs = maps.Clone(h.signs)
 	for conditionType, s := range h.signs {
-		if h.doubts(conditionType, rules, now) {
-			s.confirmed = now
-		}
-		signs[conditionType] = s
+		s.confirmed = now
+		h.signs[conditionType] = s
 	}
-	h.signs = signs
 	return h
 }
 
-func (h History) doubts(conditionType string, rules *Rules, now time.Time) bool {
-	limit := rules.heard[conditionType]
-	return limit > 0 && !strings.HasPrefix(conditionType, fettlev1alpha1.ConditionPrefix) &&
-		h.age(conditionType, now) > limit && now.Sub(h.signs[conditionType].confirmed) > limit
+// isOurs reports whether a condition type is one of our own agent's, which is alive or not by its lease.
+func isOurs(conditionType string) bool {
+	return strings.HasPrefix(conditionType, fettlev1alpha1.ConditionPrefix)
 }
 
 // age is how long the reporter of a condition has given no sign of life.
 func (h History) age(conditionType string, now time.Time) time.Duration {
 	since := h.signs[conditionType].at
-	if strings.HasPrefix(conditionType, fettlev1alpha1.ConditionPrefix) {
+	if isOurs(conditionType) {
 		since = h.agent.QuietSince
 	}
 	switch {
@@ -236,8 +243,7 @@ func (h History) age(conditionType string, now time.Time) time.Duration {
 // expires is when a condition that the node has becomes too old, or zero for one that is already, or is not ageing.
 func (h History) expires(required readinessv1alpha1.ConditionRequirement, node *corev1.Node, now time.Time) time.Time {
 	age, has := h.age(required.Type, now), slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return string(c.Type) == required.Type })
-	ours := strings.HasPrefix(required.Type, fettlev1alpha1.ConditionPrefix)
-	if !has || ours && h.agent.QuietSince.IsZero() || age > required.MaxAge.Duration {
+	if !has || isOurs(required.Type) && h.agent.QuietSince.IsZero() || age > required.MaxAge.Duration {
 		return time.Time{}
 	}
 	return now.Add(required.MaxAge.Duration - age + time.Millisecond) // too old is later than exactly then
@@ -250,7 +256,7 @@ func (h History) outlived(conditionType string) bool {
 	if !s.before {
 		return false
 	}
-	if strings.HasPrefix(conditionType, fettlev1alpha1.ConditionPrefix) {
+	if isOurs(conditionType) {
 		return h.agent.BootID != "" && h.agent.BootID != h.boot
 	}
 	return !s.heartbeat.IsZero()

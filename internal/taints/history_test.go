@@ -366,7 +366,7 @@ func TestDoubts(t *testing.T) {
 	w.look()
 	doubtful := func(after time.Duration) bool {
 		w.now = w.now.Add(after)
-		return w.history.Doubtful(w.rules, w.now)
+		return w.history.Doubtful(w.node, w.rules, w.now)
 	}
 	if doubtful(time.Minute) {
 		t.Error("what is not too old is doubted")
@@ -374,7 +374,7 @@ func TestDoubts(t *testing.T) {
 	if !doubtful(ms) {
 		t.Error("what is too old as far as we know is not doubted")
 	}
-	w.history = w.history.Confirm(w.rules, w.now)
+	w.history = w.history.Confirm(w.now)
 	if doubtful(time.Minute) {
 		t.Error("what was confirmed is doubted")
 	}
@@ -390,10 +390,14 @@ func TestDoubts(t *testing.T) {
 	if doubtful(0) {
 		t.Error("what a live read shows to be fresh is doubted")
 	}
+	relabelled("control")(w)
+	if w.now = w.now.Add(time.Hour); doubtful(0) {
+		t.Error("a node that no rule of the kind selects is doubted")
+	}
 	ours := &watched{node: node(has("fettle.dev/NetworkReady", "True")), rules: compileAll(rule(uidA, "network", needs("fettle.dev/NetworkReady", "True"), ages(time.Minute))), now: noon}
 	ours.agent = Agent{QuietSince: noon.Add(-time.Hour)}
 	ours.look()
-	if ours.history.Doubtful(ours.rules, noon) {
+	if ours.history.Doubtful(ours.node, ours.rules, noon) {
 		t.Error("what the watch over agents has confirmed is doubted")
 	}
 }
