@@ -47,6 +47,8 @@ type agent struct {
 	lenient bool
 	// lease is how long the lease lasts, in seconds.
 	lease int32
+	// id is the holder of the lease.
+	id string
 
 	mu     sync.Mutex
 	boot   string
@@ -56,7 +58,7 @@ type agent struct {
 }
 
 func (w *world) agent(t *testing.T, node *corev1.Node) *agent {
-	a := &agent{w: w, node: node, boot: "test", lease: 1}
+	a := &agent{w: w, node: node, boot: "test", lease: 1, id: "test"}
 	a.begin(t)
 	return a
 }
@@ -100,7 +102,7 @@ func (a *agent) beat(ctx context.Context) error {
 	lease := &coordinationv1.Lease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: fettlev1alpha1.LeaseNamespace, Name: a.node.Name},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("test"), LeaseDurationSeconds: new(a.lease), RenewTime: &renewed},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new(a.id), LeaseDurationSeconds: new(a.lease), RenewTime: &renewed},
 	}
 	return a.w.apply(ctx, lease, "")
 }
@@ -114,7 +116,7 @@ func (a *agent) say(t *testing.T) {
 	host := map[string]any{"apiVersion": "fettle.dev/v1alpha1", "kind": "Host", "metadata": map[string]any{"name": a.node.Name},
 		"status": fettlev1alpha1.HostStatus{
 			Conditions:     []metav1.Condition{{Type: fettlev1alpha1.HostReady, Status: "True", Reason: fettlev1alpha1.ReasonHeartbeatReceived, Message: "test", LastTransitionTime: now}},
-			Agent:          &fettlev1alpha1.HostAgent{Version: "test", ID: "test", Mode: "Service", BootID: a.boot, StartedAt: now},
+			Agent:          &fettlev1alpha1.HostAgent{Version: "test", ID: a.id, Mode: "Service", BootID: a.boot, StartedAt: now},
 			ConditionTypes: []string{fettlev1alpha1.ConditionHealthy, fettlev1alpha1.ConditionNetworkReady},
 		}}
 	for _, err := range []error{
@@ -231,7 +233,7 @@ func TestAgents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.run(outer, livenessOptions(outer))
+		stop = w.run(outer, livenessOptions(outer))
 		w.quiet(t)
 		time.Sleep(2 * grace)
 		requests, err := w.RequestsSince(mark)
@@ -288,7 +290,7 @@ func TestAgents(t *testing.T) {
 	t.Run("what an agent said before a boot is Unknown, though its lease still counts", func(t *testing.T) {
 		n := w.node(t, "rebooting", "agents")
 		w.boot(t, n, "boot-1")
-		a := &agent{w: w, node: n, boot: "boot-1", lease: 1}
+		a := &agent{w: w, node: n, boot: "boot-1", lease: 1, id: "test"}
 		a.begin(outer)
 		w.hostReady(t, n, "True", fettlev1alpha1.ReasonHeartbeatReceived)
 		w.tainted(t, "rebooting")
@@ -320,6 +322,42 @@ func TestAgents(t *testing.T) {
 			if c := conditionOf(seen, fettlev1alpha1.ConditionHealthy); c == nil || c.Status != corev1.ConditionTrue {
 				t.Errorf("with boot %q the node says %v", seen.Status.NodeInfo.BootID, c)
 			}
+		}
+	})
+	t.Run("a boot that no controller saw is noticed by the process that has not reported yet", func(t *testing.T) {
+		n := w.node(t, "unseen", "agents")
+		w.boot(t, n, "boot-1")
+		a := &agent{w: w, node: n, boot: "boot-1", lease: 1, id: "first"}
+		a.begin(outer)
+		ahead := &agent{w: w, node: w.node(t, "ahead", "agents"), boot: "boot-1", lease: 1, id: "first"}
+		w.boot(t, ahead.node, "boot-1")
+		ahead.begin(outer)
+		w.tainted(t, "unseen")
+		stop()
+		w.boot(t, n, "boot-2")
+		a.mu.Lock()
+		a.id = "second" // it renews the lease, so that silence is not what is noticed
+		a.mu.Unlock()
+		ahead.boot = "boot-2"
+		ahead.say(t)
+		mark, err := w.Mark()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop = w.run(outer, livenessOptions(outer))
+		w.saysUnknown(t, n)
+		w.event(t, "unseen", "AgentBehindBoot", "SetConditionsUnknown", "has booted")
+		a.boot = "boot-2"
+		a.say(t)
+		w.tainted(t, "unseen")
+		w.quiet(t)
+		requests, err := w.RequestsSince(mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		toAhead := func(r controlplane.Request) bool { return r.Name == "ahead" }
+		if writes := writesOf(requests).Where(toAhead); len(writes) > 0 {
+			t.Errorf("an agent that is ahead of its kubelet was not believed:\n%s", writes)
 		}
 	})
 	t.Run("what an agent said that died before its Host heard of it becomes Unknown", func(t *testing.T) {

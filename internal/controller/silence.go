@@ -42,7 +42,7 @@ func (n *nodes) silence(ctx context.Context, node *corev1.Node, host *fettlev1al
 	if !hosts.Of(host, node) {
 		return node, say{}, nil
 	}
-	unspoken := n.boots.observe(node, host, time.Now())
+	boots := n.boots.observe(node, host, n.agents.Process(node.Name, host.UID), time.Now())
 	verdict := n.agents.Verdict(node.Name, host.UID)
 	if verdict.State.Quiet() && !n.agents.Fleet().Verdict.Acts() { // it came into force meanwhile; when it ends we look again
 		return node, say{}, nil
@@ -56,8 +56,10 @@ func (n *nodes) silence(ctx context.Context, node *corev1.Node, host *fettlev1al
 		}
 		// The node may have conditions all the same, of an agent that died before it could report to this Host.
 		return n.silent(ctx, node, host, silence{since: verdict.Since, note: noteSilent, absent: true, toHost: say{hostReason: fettlev1alpha1.ReasonHostNeverReported, hostMessage: absentMessage}})
-	case !unspoken.IsZero():
-		return n.rebooted(ctx, node, host, unspoken)
+	case !boots.Unspoken.IsZero():
+		return n.rebooted(ctx, node, host, boots.Unspoken)
+	case boots.Undecided:
+		return node, say{again: undecidedPause}, nil
 	case verdict.State == liveness.Alive:
 		if n.spells.over(node.Name) {
 			n.events.Add(noteBack.about(readiness.NodeReference(node), noteBack.says))

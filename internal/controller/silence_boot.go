@@ -12,10 +12,14 @@ import (
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/hosts"
 	"github.com/fettle-dev/fettle/internal/liveness"
+	"github.com/fettle-dev/fettle/internal/liveness/watch"
 )
 
 // A machine that reboots is back before its agent is: its kubelet runs pods while all that is known of it is from before. The
 // lease would tell only after a grace period; the boot ID that the kubelet reports tells at once.
+
+// undecidedPause is the time between two looks at a node whose boot nobody knows.
+const undecidedPause = time.Second
 
 // boots remembers what the kubelets and agents of nodes told of their boots.
 type boots struct {
@@ -28,20 +32,35 @@ type bootsOf struct {
 	liveness.Boots
 }
 
-// observe says since when the node's agent has said nothing after a boot; the zero time when it has, or when nobody knows.
-func (b *boots) observe(node *corev1.Node, host *fettlev1alpha1.Host, now time.Time) time.Time {
+// observe folds what node and Host say now, and what is known of the process that holds the agent's lease, into what is known.
+func (b *boots) observe(node *corev1.Node, host *fettlev1alpha1.Host, process watch.Process, now time.Time) liveness.Boots {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.byNode[node.Name]
 	if before.uid != node.UID {
 		before = bootsOf{uid: node.UID}
 	}
-	after := liveness.ObserveBoots(before.Boots, node.Status.NodeInfo.BootID, agentBoot(host), now)
+	after := liveness.ObserveBoots(before.Boots, node.Status.NodeInfo.BootID, agentBoot(host), lifeOf(host.Status.Agent, process, now), now)
 	if b.byNode == nil {
 		b.byNode = map[string]bootsOf{}
 	}
 	b.byNode[node.Name] = bootsOf{uid: node.UID, Boots: after}
-	return after.Unspoken
+	return after
+}
+
+// lifeOf tells whether the process that last reported to the Host is the one that renews the lease.
+func lifeOf(agent *fettlev1alpha1.HostAgent, process watch.Process, now time.Time) liveness.Life {
+	switch {
+	case agent == nil || process == watch.Process{}:
+		return liveness.Unclear
+	case process.Holder != "" && process.Holder != agent.ID: // another runs, and has not reported yet
+		return liveness.Gone
+	case process.Heard:
+		return liveness.Lives
+	case now.After(process.Late):
+		return liveness.Gone
+	}
+	return liveness.Unclear
 }
 
 func (b *boots) forget(node string) {

@@ -32,7 +32,7 @@ func (w *world) agents(t *testing.T, prefix string, n int) []*agent {
 	t.Helper()
 	var out []*agent
 	for i := range n {
-		a := &agent{w: w, node: w.node(t, fmt.Sprintf("%s-%02d", prefix, i), prefix), boot: "test", lease: 6}
+		a := &agent{w: w, node: w.node(t, fmt.Sprintf("%s-%02d", prefix, i), prefix), boot: "test", lease: 6, id: "test"}
 		a.begin(t)
 		out = append(out, a)
 	}

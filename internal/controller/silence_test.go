@@ -3,6 +3,10 @@ package controller
 import (
 	"testing"
 	"time"
+
+	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
+	"github.com/fettle-dev/fettle/internal/liveness"
+	"github.com/fettle-dev/fettle/internal/liveness/watch"
 )
 
 func TestSpells(t *testing.T) {
@@ -92,4 +96,31 @@ func TestSpells(t *testing.T) {
 			t.Error("a living agent is remembered")
 		}
 	})
+}
+
+func TestLifeOf(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	soon, past := now.Add(time.Second), now.Add(-time.Second)
+	reported := &fettlev1alpha1.HostAgent{ID: "one"}
+	for _, tc := range []struct {
+		name    string
+		agent   *fettlev1alpha1.HostAgent
+		process watch.Process
+		want    liveness.Life
+	}{
+		{"no agent has reported", nil, watch.Process{Holder: "one", Heard: true}, liveness.Unclear},
+		{"nothing is known of a lease", reported, watch.Process{}, liveness.Unclear},
+		{"another process holds the lease", reported, watch.Process{Holder: "two", Late: soon}, liveness.Gone},
+		{"another process renews the lease", reported, watch.Process{Holder: "two", Heard: true, Late: soon}, liveness.Gone},
+		{"it renews the lease", reported, watch.Process{Holder: "one", Heard: true, Late: past}, liveness.Lives},
+		{"it may renew the lease yet", reported, watch.Process{Holder: "one", Late: soon}, liveness.Unclear},
+		{"it has missed a beat", reported, watch.Process{Holder: "one", Late: past}, liveness.Gone},
+		{"its lease is gone", reported, watch.Process{Late: past}, liveness.Gone},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := lifeOf(tc.agent, tc.process, now); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
 }

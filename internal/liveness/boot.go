@@ -10,20 +10,40 @@ type Boots struct {
 	// Unspoken is since when the machine has booted without its agent having said anything after it: all that the agent said
 	// before is about a machine that was. Zero while it has.
 	Unspoken time.Time
+	// Undecided is true while the IDs have differed since the first look, and nobody knows whose is the newer.
+	Undecided bool
 }
 
+// Life is what is known of the process that last told of the agent's boot ID.
+type Life int
+
+const (
+	// Unclear : it may be alive.
+	Unclear Life = iota
+	// Lives : it does. No process survives a boot, so its boot is the machine's.
+	Lives
+	// Gone : it has ended, or says nothing more.
+	Gone
+)
+
 // ObserveBoots folds one look at both boot IDs into what is known. Boot IDs have no order, so that a difference alone does not
-// tell an agent that is behind its node's boot from one that is ahead of its kubelet; only a boot of the node that is seen to
-// leave the agent's behind does. An empty ID, as of a kubelet that tells none, says nothing.
-func ObserveBoots(prev Boots, node, agent string, now time.Time) Boots {
+// tell an agent that is behind its node's boot from one that is ahead of its kubelet. A boot of the node that is seen to leave
+// the agent's behind does; and when they have differed since the first look, the life of the agent's process does. An empty ID,
+// as of a kubelet that tells none, says nothing.
+func ObserveBoots(prev Boots, node, agent string, life Life, now time.Time) Boots {
 	next := Boots{Node: node, Agent: agent}
+	first := prev == Boots{}
 	switch {
 	case node == "" || agent == "" || node == agent:
-	case agent != prev.Agent: // it has spoken, and its kubelet will follow
+	case !first && agent != prev.Agent: // it has spoken, and its kubelet will follow
 	case !prev.Unspoken.IsZero():
 		next.Unspoken = prev.Unspoken
 	case node != prev.Node && prev.Node == agent:
 		next.Unspoken = now
+	case (first || prev.Undecided) && life == Gone:
+		next.Unspoken = now
+	case first || prev.Undecided:
+		next.Undecided = life == Unclear
 	}
 	return next
 }

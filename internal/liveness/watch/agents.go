@@ -15,9 +15,12 @@ type agent struct {
 	// duration is how long the lease lasts without a beat, asks the silence that it allows for; zero without a lease.
 	duration, asks time.Duration
 
+	// met is when the Host was first seen.
+	met     time.Time
 	history liveness.History
-	// verdict is what follows from the history, said what others know of it.
+	// verdict is what follows from the history; said, and saidOf the process, is what others know.
 	verdict, said liveness.Verdict
+	saidOf        Process
 	// known is true while the silence is one that the cluster was told of before this controller looked.
 	known bool
 	// acted is true while the agent's silence is acted on.
@@ -28,6 +31,11 @@ type agent struct {
 
 func (a *agent) observation() liveness.Observation {
 	return liveness.Observation{UID: a.host, Progress: a.progress, Reported: a.reported}
+}
+
+// process is what is known of the process that holds the lease.
+func (a *agent) process(limits liveness.Limits) Process {
+	return Process{Holder: a.progress.Holder, Heard: a.history.LastChange.After(a.met) && a.history.Heard, Late: a.met.Add(a.patience(limits))}
 }
 
 // absent reports whether no agent ever appeared.
@@ -48,7 +56,10 @@ func (a *agent) stale(now time.Time, limits liveness.Limits) bool {
 	return a.unchangedFor(now) > duration
 }
 
+// patience is how long the agent may take for a beat.
+func (a *agent) patience(limits liveness.Limits) time.Duration { return max(a.asks, limits.Grace) / 4 }
+
 // late reports whether the agent has missed a beat: it is worth remembering for the next leader.
 func (a *agent) late(now time.Time, limits liveness.Limits) bool {
-	return a.unchangedFor(now) > max(a.asks, limits.Grace)/4
+	return a.unchangedFor(now) > a.patience(limits)
 }

@@ -86,6 +86,9 @@ func (w *Watch) forgive(now time.Time) {
 
 // confirmOldest has at most n silences confirmed, those first that last longest.
 func (w *Watch) confirmOldest(ctx context.Context, silent []*agent, n int) {
+	if n <= 0 {
+		return
+	}
 	slices.SortFunc(silent, func(a, b *agent) int {
 		return cmp.Or(a.history.LastChange.Compare(b.history.LastChange), cmp.Compare(a.node, b.node))
 	})

@@ -77,6 +77,17 @@ type Watch struct {
 type told struct {
 	host    string
 	verdict liveness.Verdict
+	process Process
+}
+
+// Process is what is known of the process that holds an agent's lease.
+type Process struct {
+	// Holder is the lease's; empty when there is none, or nothing is known yet.
+	Holder string
+	// Heard is true once this controller has seen it renew the lease.
+	Heard bool
+	// Late is when it has missed a beat since the controller first looked, if it was not heard until then.
+	Late time.Time
 }
 
 // New returns a Watch that knows nothing until it is started.
@@ -109,6 +120,16 @@ func (w *Watch) Verdict(node string, host types.UID) liveness.Verdict {
 		return t.verdict
 	}
 	return liveness.Verdict{State: liveness.Starting}
+}
+
+// Process returns what is known of the process that holds the lease of a Host's agent; the zero value for nothing.
+func (w *Watch) Process(node string, host types.UID) Process {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if t := w.verdicts[node]; t.host == string(host) {
+		return t.process
+	}
+	return Process{}
 }
 
 // Counts counts agents by state.
@@ -233,7 +254,8 @@ func (w *Watch) take(a *agent, s sighting) {
 func (w *Watch) meet(a *agent, host *fettlev1alpha1.Host, now time.Time) {
 	uid := string(host.UID)
 	if uid != a.host {
-		a.history, a.acted = liveness.History{}, false
+		a.history, a.said, a.acted = liveness.History{}, liveness.Verdict{}, false
+		a.met = now
 		a.known = hosts.IsUnknown(host)
 		if before, ok := w.resumed[uid]; ok && before.progress() == a.progress {
 			a.history = liveness.Resume(uid, a.progress, before.Stale.Duration, now)
@@ -272,14 +294,18 @@ func (w *Watch) limitsOf(a *agent) liveness.Limits {
 
 // say makes a verdict known.
 func (w *Watch) say(a *agent, verdict liveness.Verdict, now time.Time) {
-	before := a.said
-	if before.State == verdict.State && before.Since.Equal(verdict.Since) {
+	before, process := a.said, a.process(w.Limits)
+	same := before.State == verdict.State && before.Since.Equal(verdict.Since)
+	if same && process == a.saidOf {
 		return
 	}
-	a.said = verdict
+	a.said, a.saidOf = verdict, process
 	w.mu.Lock()
-	w.verdicts[a.node] = told{host: a.host, verdict: verdict}
+	w.verdicts[a.node] = told{host: a.host, verdict: verdict, process: process}
 	w.mu.Unlock()
+	if same {
+		return
+	}
 	switch {
 	case verdict.State == liveness.Overdue:
 		if !before.State.Quiet() {

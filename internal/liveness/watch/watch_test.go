@@ -373,3 +373,27 @@ func TestThousandsOfAgentsOneSilence(t *testing.T) {
 		}
 	})
 }
+
+func TestProcess(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		if p := r.Process("a", "host-a"); p != (Process{}) {
+			t.Errorf("of an agent never seen: %+v", p)
+		}
+		met := time.Now()
+		r.show(r.renew("a"))
+		r.showHost("a", true)
+		if p, want := r.Process("a", "host-a"), (Process{Holder: "a", Late: met.Add(12500 * time.Millisecond)}); p.Holder != want.Holder || p.Heard || !p.Late.Equal(want.Late) {
+			t.Errorf("before a beat: %+v, want %+v", p, want)
+		}
+		r.pass(time.Second)
+		lease := r.renew("a")
+		lease.Spec.HolderIdentity = new("b")
+		r.show(lease)
+		if p := r.Process("a", "host-a"); p.Holder != "b" || !p.Heard {
+			t.Errorf("after a beat of another: %+v", p)
+		}
+		if p := r.Process("a", "host-before"); p != (Process{}) {
+			t.Errorf("for another Host: %+v", p)
+		}
+	})
+}
