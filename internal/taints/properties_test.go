@@ -296,6 +296,34 @@ func TestWaitingOnlyDelays(t *testing.T) {
 	})
 }
 
+// A reporter that gives signs of life in time is never too old, and one that does not is, however often the controller is
+// restarted: the kubelet of the same node shows that time passes, by a clock that may be hours slow.
+func TestAgeIsThatOfTheLastSignOfLife(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const limit = 30 * time.Second
+		slow := time.Duration(rapid.SampledFrom([]int{0, 1, 7}).Draw(t, "hours slow")) * time.Hour
+		w := &watched{node: node(), rules: compileAll(rule(uidA, "network", ages(limit))), now: noon.Truncate(time.Second)}
+		w.beats("True", w.now.Add(-slow))
+		beat := w.now
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+			if rapid.Bool().Draw(t, "beats") {
+				w.beats("True", w.now.Add(-slow))
+				beat = w.now
+			}
+			w.node = w.node.DeepCopy()
+			w.node.Status.Conditions = append(w.node.Status.Conditions[:1],
+				corev1.NodeCondition{Type: "Ready", Status: "True", LastHeartbeatTime: metav1.Time{Time: w.now.Add(-slow)}})
+			if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
+				restart(w)
+			}
+			if w.look(); w.held() != (w.now.Sub(beat) > limit) {
+				t.Fatalf("%s after the last heartbeat: held %v", w.now.Sub(beat), w.held())
+			}
+		}
+	})
+}
+
 func TestDecideDoesNotDependOnTheOrderOfRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, rules := drawNode(t), drawRules(t)
