@@ -102,3 +102,26 @@ func TestConfigDocsNameEveryCheck(t *testing.T) {
 		}
 	}
 }
+
+// An item that a variable sets is where the variable is, also where the file has the list too.
+func TestFaultsOfItemsOfAVariable(t *testing.T) {
+	path := configFile(t, `- {name: raid, kind: exec, command: [/bin/true], env: [A=b, C=d]}
+- {name: api, kind: http, url: "http://a/", headers: ["A: b"], dependsOn: [raid]}
+`)
+	t.Setenv("FETTLE_CHECKS_RAID_ENV", "A=b,bad")
+	t.Setenv("FETTLE_CHECKS_API_HEADERS", `["A: b", "x"]`)
+	t.Setenv("FETTLE_CHECKS_API_DEPENDS_ON", "raid,nope")
+	_, stderr, code := run(t, "config", "print", "--config", path)
+	for _, want := range []string{
+		"environment FETTLE_CHECKS_RAID_ENV: checks[raid].env[1]: is not of the form NAME=value",
+		"environment FETTLE_CHECKS_API_HEADERS: checks[api].headers[1]: is not a header",
+		`environment FETTLE_CHECKS_API_DEPENDS_ON: checks[api].dependsOn[1]: unknown check "nope"`,
+	} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("no %q in\n%s", want, stderr)
+		}
+	}
+	if lines := strings.Count(stderr, "\n"); code != 2 || lines != 3 {
+		t.Errorf("exit status %d, %d lines:\n%s", code, lines, stderr)
+	}
+}
