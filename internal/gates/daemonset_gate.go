@@ -19,6 +19,7 @@ import (
 type daemonSetGate struct {
 	watched
 	of     readinessv1alpha1.DaemonSetOnNode
+	title  string
 	reader *reader
 	ctx    context.Context // of the watches; set before they begin
 	set    *feed[daemonSet]
@@ -37,7 +38,7 @@ type made struct {
 }
 
 func newDaemonSetGate(of readinessv1alpha1.DaemonSetOnNode, o Options, r *reader) *daemonSetGate {
-	g := &daemonSetGate{of: of, reader: r}
+	g := &daemonSetGate{of: of, title: title("DaemonSet", of.Namespace, of.Name), reader: r}
 	g.o = o
 	g.set = &feed[daemonSet]{
 		find: g.find(func() client.ObjectList { return &appsv1.DaemonSetList{} },
@@ -127,22 +128,22 @@ func (g *daemonSetGate) follow(d daemonSet) *made {
 func (g *daemonSetGate) verdict(node *corev1.Node) verdict {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	name := title("DaemonSet", g.of.Namespace, g.of.Name)
 	d, exists := g.set.rows[g.of.Name]
-	states := []feedState{g.set.feedState}
+	states := [3]feedState{g.set.feedState}
+	used := states[:1]
 	if g.made != nil {
-		states = append(states, g.made.revisions.feedState, g.made.pods.feedState)
+		used = append(used, g.made.revisions.feedState, g.made.pods.feedState)
 	}
-	for _, s := range states {
+	for _, s := range used {
 		switch {
 		case s.fault != "":
-			return unknown("%s: %s", name, capped(s.fault))
+			return unknown("%s: %s", g.title, capped(s.fault))
 		case !s.read:
-			return unknown("%s has not been read yet", name)
+			return unknown("%s has not been read yet", g.title)
 		}
 	}
 	if !exists {
-		return unknown("%s does not exist", name)
+		return unknown("%s does not exist", g.title)
 	}
-	return judge(name, d, g.made.current, g.made.byNode[node.Name], node)
+	return judge(g.title, d, g.made.current, g.made.byNode[node.Name], node)
 }
