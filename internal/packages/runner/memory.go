@@ -1,8 +1,12 @@
 package runner
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +61,36 @@ type memory struct {
 	mu sync.Mutex
 	// all is by NodeWright. Guarded by mu.
 	all map[string]kept
+}
+
+// mark is in the names of all units of the attempt.
+func (a attempt) mark(uid string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %d %d %d %s", uid, a.Task.Name, a.Task.Version, a.Task.Epoch, a.Task.Attempt, a.Began, a.Boot))
+	return hex.EncodeToString(sum[:6])
+}
+
+// sweep removes the orders and verdicts of attempts that are over.
+func (m *memory) sweep(folder string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	live := map[string]bool{}
+	for _, k := range m.all {
+		for _, a := range k.Attempts {
+			live[a.mark(k.UID)] = true
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.service.*"))
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, file := range files {
+		name, _, _ := strings.Cut(filepath.Base(file), ".service.")
+		if !live[name[strings.LastIndex(name, "-")+1:]] {
+			faults = append(faults, removeIfThere(file))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // open reads what an earlier runner left. An error says that it cannot be known what was done to the host.

@@ -82,6 +82,9 @@ func New(o Options) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.sweep(filepath.Join(o.State, stepsFolder)); err != nil {
+		o.Log.Warn("cannot remove what attempts left behind that are over", "error", err)
+	}
 	return &Runner{Options: o, memory: m, files: hostFiles{o.Host}, wake: make(chan struct{}, 1),
 		works: map[string]Work{}, running: map[taskID]context.CancelCauseFunc{}}, nil
 }
@@ -236,6 +239,9 @@ func (r *Runner) finish(ctx context.Context, w Work, task stages.Task, id taskID
 			r.Log.Error("cannot record how a stage ended; it is carried out again", "nodewright", w.NodeWright, "task", task.String(), "error", err)
 		}
 	}
+	if err := r.memory.sweep(filepath.Join(r.State, stepsFolder)); err != nil {
+		r.Log.Warn("cannot remove what an attempt left behind", "task", task.String(), "error", err)
+	}
 	r.mu.Lock()
 	delete(r.running, id)
 	r.mu.Unlock()
@@ -257,6 +263,9 @@ func (r *Runner) folders(w Work) format.Folders {
 	return format.Folders{Root: r.Root, Logs: r.Logs, NodeWright: w.NodeWright}
 }
 
+// stepsFolder has orders and verdicts.
+const stepsFolder = "steps"
+
 func (r *Runner) stepFile(unit, kind string) string {
-	return filepath.Join(r.State, "steps", unit+"."+kind)
+	return filepath.Join(r.State, stepsFolder, unit+"."+kind)
 }

@@ -2,8 +2,6 @@ package runner
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -102,8 +100,7 @@ func (s *run) executable(program string) error {
 // unit names the service of the present step of the attempt. The same step of the same attempt has the same name, so that it
 // cannot be begun twice.
 func (s *run) unit(mode format.Mode) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %s %d %d %d", s.work.UID, s.work.Generation, s.task.Version, s.task.Epoch, s.task.Attempt, s.attempt.Began))
-	return fmt.Sprintf("fettle-%s-%s-%s-%d-%s.service", s.work.NodeWright, s.task.Name, mode, s.attempt.Step, hex.EncodeToString(sum[:4]))
+	return fmt.Sprintf("fettle-%s-%s-%s-%d-%s.service", s.work.NodeWright, s.task.Name, mode, s.attempt.Step, s.attempt.mark(s.work.UID))
 }
 
 func (s *run) order(unit string, of format.Step, env map[string]string, argv []string) step.Order {
@@ -124,7 +121,13 @@ func (s *run) order(unit string, of format.Step, env map[string]string, argv []s
 
 // supervise launches the service of a step, unless it was launched before, and waits for its verdict.
 func (s *run) supervise(ctx context.Context, unit string, order step.Order) (stages.Result, Note) {
-	if v, err := step.ReadVerdict(order.Verdict); err == nil { // of before this process began
+	// Whether it was launched before this process began: first the unit, then its verdict. A unit goes only after its
+	// verdict is there, so in this order none is missed, and no step is launched a second time.
+	now, err := s.stateAtLast(ctx, unit)
+	if err != nil {
+		return stages.Stopped, note(CalledOff, "")
+	}
+	if v, err := step.ReadVerdict(order.Verdict); err == nil {
 		return s.judge(ctx, unit, order, v)
 	}
 	left := time.Duration(0)
@@ -133,8 +136,10 @@ func (s *run) supervise(ctx context.Context, unit string, order step.Order) (sta
 			return stages.Failed, note(DeadlineExceeded, "the attempt took longer than %s", s.how.StageTimeout)
 		}
 	}
-	if err := s.launch(ctx, unit, order, left); err != nil {
-		return stages.Failed, note(StepFailed, "%v", err)
+	if !now.Loaded {
+		if err := s.launch(ctx, unit, order, left); err != nil {
+			return stages.Failed, note(StepFailed, "%v", err)
+		}
 	}
 	v, ended, err := s.await(ctx, unit, order.Verdict)
 	switch {
@@ -237,6 +242,22 @@ func (s *run) state(ctx context.Context, unit string) (systemd.Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	return s.Units.Run(ctx, unit)
+}
+
+// stateAtLast waits until systemd can be asked. It fails when the context ends.
+func (s *run) stateAtLast(ctx context.Context, unit string) (systemd.Run, error) {
+	for {
+		now, err := s.state(ctx, unit)
+		if err == nil {
+			return now, nil
+		}
+		s.Log.Warn("cannot ask systemd about a step; will ask again", "unit", unit, "error", err)
+		select {
+		case <-ctx.Done():
+			return systemd.Run{}, ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
 }
 
 // judge makes a result of a verdict, and waits until nothing of the step is left.
