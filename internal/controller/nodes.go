@@ -194,10 +194,8 @@ func concerned(node *corev1.Node, decision taints.Decision, rules *taints.Rules)
 	if len(uids) > 0 {
 		return uids
 	}
-	for _, rule := range rules.All() {
-		if rule.Selects(node) {
-			uids = append(uids, rule.UID)
-		}
+	for _, rule := range rules.Selecting(node) {
+		uids = append(uids, rule.UID)
 	}
 	return uids
 }
