@@ -320,3 +320,74 @@ func (unknownObjects) Require(context.Context, []apiRule) {}
 func (unknownObjects) Verdict(*corev1.Node, readinessv1alpha1.ObjectRequirement) (corev1.ConditionStatus, string) {
 	return corev1.ConditionUnknown, strings.Repeat("m", 5000)
 }
+
+// TestEvaluations gives what is shown of a held node whose condition and object fall short in some way.
+func TestEvaluations(t *testing.T) {
+	long := metav1.Duration{Duration: time.Minute}
+	daemonSet := readinessv1alpha1.ObjectRequirement{Name: "driver", DaemonSet: &readinessv1alpha1.DaemonSetOnNode{Namespace: "gpu", Name: "driver"}}
+	for _, tc := range []struct {
+		name   string
+		change func(*apiRule)
+		// shows are the statuses of condition A, a second apart; empty for none. The heartbeat is always the same.
+		shows  []corev1.ConditionStatus
+		after  time.Duration // a last look, so long after the others
+		want   readinessv1alpha1.ConditionResult
+		object string
+	}{
+		{name: "a condition that is not there", shows: []corev1.ConditionStatus{""},
+			want: readinessv1alpha1.ConditionResult{CurrentStatus: "Unknown", Missing: true}},
+		{name: "a condition that is Unknown", shows: []corev1.ConditionStatus{"Unknown"},
+			want: readinessv1alpha1.ConditionResult{CurrentStatus: "Unknown"}},
+		{name: "a condition that is not there, with a default", shows: []corev1.ConditionStatus{""},
+			change: func(r *apiRule) { r.Spec.Conditions[0].DefaultStatus = "False" },
+			want:   readinessv1alpha1.ConditionResult{CurrentStatus: "Unknown", DefaultStatus: "False", Missing: true}},
+		{name: "a reporter that gives no sign of life", shows: []corev1.ConditionStatus{"True"}, after: 2 * time.Minute,
+			change: func(r *apiRule) { r.Spec.Conditions[0].MaxAge = &long },
+			want:   readinessv1alpha1.ConditionResult{CurrentStatus: "True", Stale: true}},
+		{name: "a condition that is as required not long enough", shows: []corev1.ConditionStatus{"False", "True"},
+			change: func(r *apiRule) { r.Spec.Conditions[0].For = &readinessv1alpha1.Hold{Removing: &long} },
+			want:   readinessv1alpha1.ConditionResult{CurrentStatus: "True", Pending: true}},
+		{name: "an object that is not ready", shows: []corev1.ConditionStatus{"True"},
+			change: func(r *apiRule) { r.Spec.Objects = append(r.Spec.Objects, daemonSet) },
+			want:   readinessv1alpha1.ConditionResult{CurrentStatus: "True"}, object: "driver Unknown"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := ruleOf("A")
+			if tc.change != nil {
+				tc.change(r)
+			}
+			c := newCluster(t, r)
+			c.memory.Objects = unknownObjects{}
+			n := nodeNamed("a", "")
+			for _, status := range tc.shows {
+				n = n.DeepCopy()
+				n.Status.Conditions = nil
+				if status != "" {
+					n.Status.Conditions = []corev1.NodeCondition{{Type: "A", Status: status}}
+				}
+				c.decide(nil, n)
+				n, c.now = c.nodes["a"], c.now.Add(time.Second)
+			}
+			c.now = c.now.Add(tc.after)
+			c.decide(nil, n)
+			list := c.status(r).NodeEvaluations
+			if len(list) != 1 || list[0].TaintStatus != readinessv1alpha1.TaintPresent {
+				t.Fatalf("%+v", list)
+			}
+			tc.want.Type, tc.want.RequiredStatus = "A", "True"
+			if got := list[0].ConditionResults[0]; got != tc.want {
+				t.Errorf("%+v, want %+v", got, tc.want)
+			}
+			object := ""
+			for _, o := range list[0].ObjectResults {
+				object = o.Name + " " + string(o.Ready)
+				if len(o.Message) == 0 || len(o.Message) > maxObjectMessage {
+					t.Errorf("a message of %d bytes", len(o.Message))
+				}
+			}
+			if object != tc.object {
+				t.Errorf("object %q, want %q", object, tc.object)
+			}
+		})
+	}
+}
