@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,14 +28,15 @@ import (
 // The world of the model is small, so that rules collide.
 var (
 	modelTypes = []string{"example.com/A", "example.com/B", "example.com/C"}
-	modelKeys  = []string{"m.example.com/a", "m.example.com/b", "m.example.com/c"}
+	modelKeys  = []string{"m.example.com/a", "m.example.com/b"}
 	modelPools = []string{"p", "q"}
-	effects    = []corev1.TaintEffect{"NoSchedule", "PreferNoSchedule", "NoExecute"}
-	statuses   = []corev1.ConditionStatus{"True", "False", "Unknown"}
+	// What is named twice is drawn twice as often.
+	effects  = []corev1.TaintEffect{"NoSchedule", "NoSchedule", "PreferNoSchedule", "NoExecute"}
+	statuses = []corev1.ConditionStatus{"True", "True", "False", "Unknown"}
 )
 
 const (
-	modelNodes, modelRules, modelBurst = 6, 5, 25
+	modelNodes, modelRules, modelBurst = 6, 6, 30
 	// modelAge and modelHold are the times that rules of the model ask for: short, so that quiet is soon.
 	modelAge, modelHold = time.Second, 300 * time.Millisecond
 )
@@ -54,6 +56,8 @@ func TestModel(t *testing.T) {
 			return
 		}
 	}
+	t.Logf("compared %d nodes (%d could be in more than one state), with %d taints owned, %d of them by several rules, %d of others, %d markers, %d taints of rules that are frozen, %d rules that spared a node",
+		m.met.nodes, m.met.open, m.met.owned, m.met.shared, m.met.foreign, m.met.passed, m.met.frozen, m.met.spared)
 }
 
 func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
@@ -81,7 +85,11 @@ type model struct {
 	nodes map[string]*believer
 	names map[string]string // of rules, by UID, for messages
 	did   []string
+	// met counts what was there to be compared at the end of all bursts.
+	met coverage
 }
+
+type coverage struct{ nodes, open, owned, shared, foreign, passed, frozen, spared int }
 
 // step is something that may happen. It is false when it could not.
 type step struct {
@@ -92,14 +100,15 @@ type step struct {
 var steps = []step{
 	{8, (*model).setCondition},
 	{2, (*model).dropCondition},
-	{3, (*model).makeRule},
+	{6, (*model).makeRule},
 	{4, (*model).editRule},
 	{1, (*model).deleteRule},
-	{3, (*model).makeNode},
+	{6, (*model).makeNode},
 	{1, (*model).deleteNode},
 	{2, (*model).relabel},
 	{2, (*model).addTaint},
 	{2, (*model).dropTaint},
+	{4, (*model).cross},
 	{1, (*model).kill},
 }
 
@@ -149,8 +158,36 @@ func (m *model) burst(number int) {
 		m.t.Fatalf("burst %d: once it was right, and then\n%s\nafter\n%s", number, fault, strings.Join(m.did, "\n"))
 	}
 	for name, b := range m.nodes {
-		if state, err := stateOf(m.getNode(m.t, name)); err == nil {
-			b.took(state)
+		state, err := stateOf(m.getNode(m.t, name))
+		m.must(err)
+		m.cover(b, state)
+		b.took(state)
+	}
+}
+
+// cover counts what the comparison of a node was about.
+func (m *model) cover(b *believer, s nodeState) {
+	m.met.nodes++
+	if len(b.states) > 1 {
+		m.met.open++
+	}
+	m.met.passed += len(s.marked)
+	m.met.foreign += len(s.taints) - len(s.owners)
+	for _, owners := range s.owners {
+		m.met.owned++
+		if len(owners) > 1 {
+			m.met.shared++
+		}
+		for uid := range owners {
+			if r := m.rules.byUID(uid); r != nil && frozen(r) {
+				m.met.frozen++
+			}
+		}
+	}
+	for _, r := range m.rules {
+		holds := slices.ContainsFunc(slices.Collect(maps.Values(s.owners)), func(owners map[string]bool) bool { return owners[string(r.UID)] })
+		if r.Spec.MaxTainted != nil && !frozen(r) && selects(r, b.aged()) && !fulfils(r, b.aged()) && !s.marked[string(r.UID)] && !holds {
+			m.met.spared++
 		}
 	}
 }
@@ -209,11 +246,7 @@ func (m *model) compareBounds(held map[string]int) string {
 		}
 		selected, owed, holds := 0, 0, 0
 		for name, b := range m.nodes {
-			v := b.now
-			v.stale = map[string]bool{}
-			for _, conditionType := range modelTypes {
-				v.stale[conditionType] = true
-			}
+			v := b.aged()
 			if !selects(r, v) {
 				continue
 			}
@@ -242,9 +275,17 @@ func (m *model) compareBounds(held map[string]int) string {
 func (m *model) describeRules() string {
 	var out strings.Builder
 	for _, r := range m.rules {
-		fmt.Fprintf(&out, "  %s %+v\n", r.Name, r.Spec)
+		fmt.Fprintf(&out, "  %s %s\n", r.Name, written(r.Spec))
 	}
 	return out.String()
+}
+
+func written(spec readinessv1alpha1.NodeReadinessRuleSpec) string {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // readable puts names in the place of UIDs.
@@ -289,7 +330,7 @@ func (m *model) makeNode() bool {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": pool}}}
 	b := newBeliever(nodeView{pool: pool}, newNodeState())
 	if m.chance(30) { // as a kubelet registers it
-		taint := corev1.Taint{Key: one(m, modelKeys), Effect: one(m, effects[:2]), Value: "registered"}
+		taint := corev1.Taint{Key: one(m, modelKeys), Effect: one(m, effects[:3]), Value: "registered"}
 		n.Spec.Taints = []corev1.Taint{taint}
 		b.change(func(taints map[string]string) { taints[taint.Key+":"+string(taint.Effect)] = taint.Value })
 	}
@@ -321,9 +362,10 @@ func (m *model) relabel() bool {
 
 func (m *model) setCondition() bool {
 	name := m.anyNode()
-	if name == "" {
-		return false
-	}
+	return name != "" && m.setConditionOf(name)
+}
+
+func (m *model) setConditionOf(name string) bool {
 	b, conditionType, status := m.nodes[name], one(m, modelTypes), one(m, statuses)
 	m.condition(m.t, name, conditionType, status)
 	next := maps.Clone(b.now.statuses)
@@ -350,10 +392,29 @@ func (m *model) dropCondition() bool {
 	return m.note("node %s no longer has %s", name, conditionType)
 }
 
+// cross lets a condition change and, while the controller acts on it, somebody edit the taints of the same node.
+func (m *model) cross() bool {
+	name := m.anyNode()
+	if name == "" {
+		return false
+	}
+	m.setConditionOf(name)
+	time.Sleep(time.Duration(m.rand.IntN(20)) * time.Millisecond)
+	if m.chance(50) {
+		return m.addTaintTo(name)
+	}
+	return m.dropTaintOf(name)
+}
+
 func (m *model) addTaint() bool {
-	taint := corev1.Taint{Key: one(m, append([]string{"foreign.example.com/x"}, modelKeys...)), Effect: one(m, effects[:2]), Value: "by-hand"}
+	name := m.anyNode()
+	return name != "" && m.addTaintTo(name)
+}
+
+func (m *model) addTaintTo(name string) bool {
+	taint := corev1.Taint{Key: one(m, append([]string{"foreign.example.com/x"}, modelKeys...)), Effect: one(m, effects[:3]), Value: "by-hand"}
 	id := taint.Key + ":" + string(taint.Effect)
-	return m.editTaints("adds", id, func(n *corev1.Node) {
+	return m.editTaints(name, "adds", id, func(n *corev1.Node) {
 		if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
 			n.Spec.Taints = append(n.Spec.Taints, taint)
 		}
@@ -365,19 +426,20 @@ func (m *model) addTaint() bool {
 }
 
 func (m *model) dropTaint() bool {
+	name := m.anyNode()
+	return name != "" && m.dropTaintOf(name)
+}
+
+func (m *model) dropTaintOf(name string) bool {
 	taint := corev1.Taint{Key: one(m, append([]string{"foreign.example.com/x"}, modelKeys...)), Effect: one(m, effects)}
 	id := taint.Key + ":" + string(taint.Effect)
-	return m.editTaints("removes", id, func(n *corev1.Node) {
+	return m.editTaints(name, "removes", id, func(n *corev1.Node) {
 		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 	}, func(taints map[string]string) { delete(taints, id) })
 }
 
 // editTaints changes the taints of a node as somebody who does so by hand.
-func (m *model) editTaints(what, id string, edit func(*corev1.Node), expect func(map[string]string)) bool {
-	name := m.anyNode()
-	if name == "" {
-		return false
-	}
+func (m *model) editTaints(name, what, id string, edit func(*corev1.Node), expect func(map[string]string)) bool {
 	for {
 		n := m.getNode(m.t, name)
 		edit(n)
@@ -400,8 +462,8 @@ func (m *model) spec() readinessv1alpha1.NodeReadinessRuleSpec {
 		EnforcementMode: readinessv1alpha1.EnforcementModeContinuous,
 		Taint:           m.taint(),
 		AllowEviction:   m.chance(50),
-		DryRun:          m.chance(10),
-		Suspend:         m.chance(10),
+		DryRun:          m.chance(7),
+		Suspend:         m.chance(7),
 	}
 	if m.chance(30) {
 		spec.NodeSelector = readinessv1alpha1.NodeSelector{MatchExpressions: []readinessv1alpha1.NodeSelectorRequirement{{Key: "pool", Operator: metav1.LabelSelectorOpExists}}}
@@ -454,7 +516,7 @@ func (m *model) makeRule() bool {
 	m.must(m.Create(m.t.Context(), r))
 	m.names[string(r.UID)] = name
 	m.ruled(append(slices.Clone(m.rules), r))
-	return m.note("%s is made: %+v", name, r.Spec)
+	return m.note("%s is made: %s", name, written(r.Spec))
 }
 
 func (m *model) editRule() bool {
@@ -490,7 +552,7 @@ func (m *model) editRule() bool {
 	}
 	next := slices.DeleteFunc(slices.Clone(m.rules), func(r *rule) bool { return r.Name == was.Name })
 	m.ruled(append(next, stored))
-	return m.note("%s is edited: %+v", was.Name, spec)
+	return m.note("%s is edited: %s", was.Name, written(spec))
 }
 
 func (m *model) deleteRule() bool {

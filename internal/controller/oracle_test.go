@@ -57,6 +57,9 @@ func (s nodeState) String() string {
 	for _, uid := range slices.Sorted(maps.Keys(s.marked)) {
 		fmt.Fprintf(&out, "passed %s; ", uid)
 	}
+	if out.Len() == 0 {
+		return "bare"
+	}
 	return out.String()
 }
 
@@ -333,11 +336,7 @@ func (b *believer) change(edit func(taints map[string]string)) {
 
 // settle leaves of the states those that last, now that everybody has seen the present and conditions have grown old.
 func (b *believer) settle(rules ruleSet) {
-	v := b.now
-	v.stale = map[string]bool{}
-	for _, conditionType := range modelTypes {
-		v.stale[conditionType] = true
-	}
+	v := b.aged()
 	states := map[string]nodeState{}
 	for _, s := range b.states {
 		for _, spared := range sparings(rules) {
@@ -346,6 +345,16 @@ func (b *believer) settle(rules ruleSet) {
 		}
 	}
 	b.states = states
+}
+
+// aged is how the node looks once all is quiet: no condition gives a sign of life any more.
+func (b *believer) aged() nodeView {
+	v := b.now
+	v.stale = map[string]bool{}
+	for _, conditionType := range modelTypes {
+		v.stale[conditionType] = true
+	}
+	return v
 }
 
 // sparings are all choices of rules at their bound.
