@@ -7,10 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 )
 
 // tracker follows all nodes by one watch and times how long a taint follows after the condition that it is about, each as
@@ -51,31 +50,37 @@ func newTracker(rules int) *tracker {
 	return &tracker{rules: rules, seen: map[place]state{}, wants: map[place]bool{}, born: map[string]time.Time{}, known: map[string]bool{}}
 }
 
-// follow watches until the context ends, through restarts of the API server.
+// follow watches until the context ends, through restarts of the API server. It takes events one by one in the order in
+// which they arrive; an informer would show those of one node together when this process is behind.
 func (t *tracker) follow(ctx context.Context, clients kubernetes.Interface) {
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(clients.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll, fields.Everything()),
-		ObjectType:    &corev1.Node{},
-		Transform:     trim,
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { t.see(object.(*corev1.Node), time.Now()) },
-			UpdateFunc: func(_, object any) { t.see(object.(*corev1.Node), time.Now()) },
-		},
-	})
-	informer.RunWithContext(ctx)
+	for ctx.Err() == nil {
+		if err := t.watch(ctx, clients); err != nil {
+			_ = wait(ctx, 100*time.Millisecond) // the API server is away; who waits for what it shows has a limit
+		}
+	}
 }
 
-func trim(object any) (any, error) {
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return object, nil
+func (t *tracker) watch(ctx context.Context, clients kubernetes.Interface) error {
+	list, err := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
 	}
-	small := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels}}
-	small.Spec.Taints = node.Spec.Taints
-	for _, c := range node.Status.Conditions {
-		small.Status.Conditions = append(small.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+	for i := range list.Items {
+		t.see(&list.Items[i], time.Now())
 	}
-	return small, nil
+	watch, err := clients.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		return err
+	}
+	defer watch.Stop()
+	for event := range watch.ResultChan() {
+		node, is := event.Object.(*corev1.Node)
+		if !is {
+			return apierrors.FromObject(event.Object)
+		}
+		t.see(node, time.Now())
+	}
+	return nil
 }
 
 func (t *tracker) see(node *corev1.Node, now time.Time) {
