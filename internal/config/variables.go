@@ -12,7 +12,7 @@ import (
 // and benchmarks of this repository read and may leave to an agent that they start.
 var otherVariables = []string{
 	configVariable,
-	"FETTLE_CACHE", "FETTLE_KILLS", "FETTLE_LEAVE_OUT", "FETTLE_MODEL_BURSTS", "FETTLE_MODEL_SEED", "FETTLE_VM_ACCELERATOR",
+	"FETTLE_CACHE", "FETTLE_CRASHES", "FETTLE_KILLS", "FETTLE_LEAVE_OUT", "FETTLE_MODEL_BURSTS", "FETTLE_MODEL_SEED", "FETTLE_VM_ACCELERATOR",
 }
 
 // testVariables is how variables start by which this repository's tests speak to the processes that they start.
