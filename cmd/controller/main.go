@@ -78,6 +78,7 @@ func newFlags() *flags {
 	f.set.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace, "namespace of the leader lease; made when it is missing and we may")
 	f.set.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address that serves /metrics over HTTP; "0" turns it off`)
 	f.set.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address that serves /healthz and /readyz; "0" turns it off`)
+	f.set.StringVar(&o.WebhookBindAddress, "webhook-bind-address", o.WebhookBindAddress, `address that serves the webhook for new nodes, see docs/new-nodes.md; "0" turns it off`)
 	f.set.DurationVar(&o.HostLifecycleGracePeriod, "host-lifecycle-grace-period", o.HostLifecycleGracePeriod, "how long an agent may be silent before its conditions become Unknown; at least the duration and the interval of its lease are used")
 	f.set.DurationVar(&o.HostStartupGracePeriod, "host-startup-grace-period", o.HostStartupGracePeriod, "how long an agent that never reported may take to appear on a node")
 	f.set.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests a second to the API server at most; negative for no limit")

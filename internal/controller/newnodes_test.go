@@ -5,18 +5,22 @@ import (
 	"sync"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/taints"
+	"github.com/fettle-dev/fettle/internal/webhook"
 	"github.com/fettle-dev/fettle/test/await"
 	"github.com/fettle-dev/fettle/test/controlplane"
 	"github.com/fettle-dev/fettle/test/kubelet"
+	"github.com/fettle-dev/fettle/test/port"
 )
 
 func taintNewNodes(r *rule) { r.Spec.TaintNewNodes = true }
@@ -56,9 +60,88 @@ func TestNewNodesByPolicy(t *testing.T) {
 	})
 }
 
+// TestNewNodesByWebhook does the same where the API server asks the controller. Two replicas serve, of which one leads; the
+// API server finds them by the Service of deploy/new-nodes, which here points to this machine.
+func TestNewNodesByWebhook(t *testing.T) {
+	w := newWorld(t, func(o *controlplane.Options) { o.Scheduler = true })
+	if err := w.ControlPlane.Apply(t.Context(), "../../deploy/new-nodes/webhook.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	w.rule(t, "probe", "probe", taintNewNodes)
+	if n := w.birth(t, "unanswered", "probe"); taintsOf(n) != "" {
+		t.Errorf("nobody answers, and yet born with %s", taintsOf(n))
+	}
+
+	// The machine of this test may be busy, and the API server does not wait for long by itself.
+	w.patchWebhook(t, `[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":30}]`)
+	address := w.serveAt(t)
+	program := build(t)
+	first := w.start(t, program, "--leader-elect", "--webhook-bind-address="+address)
+	await.That(t, "the webhook answers", func() bool {
+		return taintedWith("r.example.com/probe")(w.birth(t, "probe", "probe", client.DryRunAll))
+	})
+	t.Run("nothing is scheduled to a node before its rule is fulfilled", func(t *testing.T) { testNeverScheduledTooSoon(t, w) })
+
+	other := w.serveAt(t)
+	w.start(t, program, "--leader-elect", "--webhook-bind-address="+other)
+	t.Run("a replica that does not lead answers too", func(t *testing.T) { w.heldAtBirth(t, "probe") })
+	first.Kill() // once the other leads, it keeps the certificates
+
+	t.Run("a lost Secret and a lost trust are restored", func(t *testing.T) {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: webhook.Secret}}
+		if err := w.Delete(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		await.That(t, "the Secret is made anew", func() bool { return w.Get(t.Context(), client.ObjectKeyFromObject(secret), secret) == nil })
+		w.patchWebhook(t, `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)
+		w.heldAtBirth(t, "probe")
+	})
+
+	t.Run("two hundred nodes that join at once are all born held", func(t *testing.T) {
+		testBurst(t, w)
+	})
+
+	t.Run("without its configuration nodes join as they are", func(t *testing.T) {
+		if _, err := w.Kubectl(t.Context(), "delete", "--filename=../../deploy/new-nodes/webhook.yaml"); err != nil {
+			t.Fatal(err)
+		}
+		await.That(t, "the webhook is no longer asked", func() bool {
+			return taintsOf(w.birth(t, "no-webhook", "probe", client.DryRunAll)) == ""
+		})
+	})
+}
+
+// serveAt points the webhook's Service to a free port of this machine, and returns host:port.
+func (w *world) serveAt(t *testing.T) string {
+	t.Helper()
+	p, err := port.Reserve(port.ReuseAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Release() })
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: webhook.Service}}
+	external := `{"spec":{"type":"ExternalName","externalName":"localhost","clusterIP":null,"clusterIPs":null}}`
+	if err := w.Patch(t.Context(), service, client.RawPatch(types.MergePatchType, []byte(external))); err != nil {
+		t.Fatal(err)
+	}
+	w.patchWebhook(t, `[{"op":"replace","path":"/webhooks/0/clientConfig/service/port","value":`+p.String()+`}]`)
+	return "127.0.0.1:" + p.String()
+}
+
+func (w *world) patchWebhook(t *testing.T, patch string) {
+	t.Helper()
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhook.Configuration}}
+	if err := w.Patch(t.Context(), configuration, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // testNewNodes proves what holds whatever taints new nodes. No controller runs when it begins or ends.
 func testNewNodes(t *testing.T, w *world) {
-	t.Run("nothing is scheduled to a node before its rule is fulfilled", func(t *testing.T) { testNeverScheduledTooSoon(t, w) })
+	t.Run("nothing is scheduled to a node before its rule is fulfilled", func(t *testing.T) {
+		defer w.run(t, testOptions(t))()
+		testNeverScheduledTooSoon(t, w)
+	})
 
 	t.Run("only rules that opted in and act taint new nodes", func(t *testing.T) {
 		w.rule(t, "plain", "choosy")
@@ -123,37 +206,42 @@ func testNewNodes(t *testing.T, w *world) {
 	})
 
 	t.Run("two hundred nodes that join at once are all born held, and all released", func(t *testing.T) {
-		w.rule(t, "burst", "burst", taintNewNodes)
-		w.heldAtBirth(t, "burst")
 		stop := w.run(t, testOptions(t))
 		defer stop()
-		const nodes, at = 200, 20
-		var joining sync.WaitGroup
-		for lane := range at {
-			joining.Go(func() {
-				for i := lane; i < nodes; i += at {
-					n := w.birth(t, fmt.Sprintf("burst-%03d", i), "burst")
-					if got := taintsOf(n); got != "r.example.com/burst=pending:NoSchedule" {
-						t.Errorf("%s was born with taints %q", n.Name, got)
-					}
-				}
-			})
-		}
-		joining.Wait()
-		w.editRule(t, "burst", func(r *rule) { r.Spec.Conditions[0].RequiredStatus = "Unknown" })
-		await.That(t, "all are released", func() bool {
-			var list corev1.NodeList
-			if err := w.List(t.Context(), &list, client.MatchingLabels{"pool": "burst"}); err != nil {
-				t.Fatal(err)
-			}
-			held := 0
-			for i := range list.Items {
-				if taintsOf(&list.Items[i]) != "" {
-					held++
+		testBurst(t, w)
+	})
+}
+
+// testBurst lets many nodes join at once while a controller runs.
+func testBurst(t *testing.T, w *world) {
+	w.rule(t, "burst", "burst", taintNewNodes)
+	w.heldAtBirth(t, "burst")
+	const nodes, at = 200, 20
+	var joining sync.WaitGroup
+	for lane := range at {
+		joining.Go(func() {
+			for i := lane; i < nodes; i += at {
+				n := w.birth(t, fmt.Sprintf("burst-%03d", i), "burst")
+				if got := taintsOf(n); got != "r.example.com/burst=pending:NoSchedule" {
+					t.Errorf("%s was born with taints %q", n.Name, got)
 				}
 			}
-			return len(list.Items) == nodes && held == 0
 		})
+	}
+	joining.Wait()
+	w.editRule(t, "burst", func(r *rule) { r.Spec.Conditions[0].RequiredStatus = "Unknown" })
+	await.That(t, "all are released", func() bool {
+		var list corev1.NodeList
+		if err := w.List(t.Context(), &list, client.MatchingLabels{"pool": "burst"}); err != nil {
+			t.Fatal(err)
+		}
+		held := 0
+		for i := range list.Items {
+			if taintsOf(&list.Items[i]) != "" {
+				held++
+			}
+		}
+		return len(list.Items) == nodes && held == 0
 	})
 }
 
@@ -170,7 +258,6 @@ func testNeverScheduledTooSoon(t *testing.T, w *world) {
 		return w.pod(t, "control").Spec.NodeName == "free-1"
 	})
 
-	defer w.run(t, testOptions(t))()
 	w.condition(t, "joins-1", network, "False")
 	w.status(t, "joins", "True", "Enforced", readinessv1alpha1.NodeCounts{Selected: 1, Held: 1})
 	w.condition(t, "joins-1", network, "True")

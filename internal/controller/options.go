@@ -34,6 +34,8 @@ type Options struct {
 
 	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" turns the server off.
 	MetricsBindAddress, HealthProbeBindAddress string
+	// WebhookBindAddress is the host:port of the webhook for new nodes; "0" turns it off.
+	WebhookBindAddress string
 
 	// HostLifecycleGracePeriod is how long an agent may be silent; an agent whose lease asks for more gets more.
 	HostLifecycleGracePeriod time.Duration
@@ -70,6 +72,7 @@ func DefaultOptions() Options {
 		LeaderRetryPeriod:        2 * time.Second,
 		MetricsBindAddress:       "0",
 		HealthProbeBindAddress:   ":8081",
+		WebhookBindAddress:       "0",
 		HostLifecycleGracePeriod: 50 * time.Second,
 		HostStartupGracePeriod:   2 * time.Minute,
 		Fleet:                    fleet.DefaultLimits(),

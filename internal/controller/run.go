@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +30,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/hosts"
 	"github.com/fettle-dev/fettle/internal/nodewriter"
 	"github.com/fettle-dev/fettle/internal/rulecheck"
+	"github.com/fettle-dev/fettle/internal/webhook"
 )
 
 // forever is long enough for a cache to wait for an API server that is away.
@@ -56,7 +59,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("caches", func(*http.Request) error { return s.synced() }); err != nil {
+	if err := mgr.AddReadyzCheck("caches", func(r *http.Request) error { return s.synced(r.Context()) }); err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
 	err = mgr.Start(ctx)
@@ -98,7 +101,7 @@ func newManager(cfg *rest.Config, o Options) (manager.Manager, error) {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, fettlev1alpha1.AddToScheme, readinessv1alpha1.AddToScheme,
+		admissionregistrationv1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, fettlev1alpha1.AddToScheme, readinessv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -113,6 +116,8 @@ func kinds() apimeta.RESTMapper {
 	mapper := apimeta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), apimeta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), apimeta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), apimeta.RESTScopeNamespace)
+	mapper.Add(admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"), apimeta.RESTScopeRoot)
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), apimeta.RESTScopeNamespace)
 	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), apimeta.RESTScopeNamespace)
 	mapper.Add(eventsv1.SchemeGroupVersion.WithKind("Event"), apimeta.RESTScopeNamespace)
@@ -125,14 +130,16 @@ func kinds() apimeta.RESTMapper {
 // cacheOptions keep of every object what the controller reads, and share it instead of copying: nobody may change what
 // comes from the cache.
 func cacheOptions() cache.Options {
+	byObject := map[client.Object]cache.ByObject{
+		&corev1.Node{}:          {Transform: nodewriter.Trim},
+		&appsv1.DaemonSet{}:     {Transform: rulecheck.Trim},
+		&fettlev1alpha1.Host{}:  {Transform: hosts.Trim},
+		&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{fettlev1alpha1.LeaseNamespace: {}}},
+	}
+	maps.Copy(byObject, webhook.Cached(Namespace))
 	return cache.Options{
 		DefaultTransform:             cache.TransformStripManagedFields(),
 		DefaultUnsafeDisableDeepCopy: new(true),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:          {Transform: nodewriter.Trim},
-			&appsv1.DaemonSet{}:     {Transform: rulecheck.Trim},
-			&fettlev1alpha1.Host{}:  {Transform: hosts.Trim},
-			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{fettlev1alpha1.LeaseNamespace: {}}},
-		},
+		ByObject:                     byObject,
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/liveness/watch"
 	"github.com/fettle-dev/fettle/internal/nodewriter"
 	"github.com/fettle-dev/fettle/internal/readiness"
+	"github.com/fettle-dev/fettle/internal/webhook"
 )
 
 const (
@@ -45,6 +46,7 @@ type setup struct {
 	o       Options
 
 	informers atomic.Pointer[[]cache.Informer]
+	webhook   atomic.Pointer[webhook.Webhook] // nil unless it is served
 }
 
 // NeedLeaderElection makes replicas that do not lead prepare too.
@@ -62,7 +64,7 @@ func (s *setup) Start(ctx context.Context) error {
 }
 
 // synced answers readiness probes.
-func (s *setup) synced() error {
+func (s *setup) synced(ctx context.Context) error {
 	informers := s.informers.Load()
 	if informers == nil {
 		return errors.New("the controller waits for the API server, its namespaces or its custom resources; its log says what is missing")
@@ -71,6 +73,9 @@ func (s *setup) synced() error {
 		if !i.HasSynced() {
 			return errors.New("caches are not synced yet")
 		}
+	}
+	if w := s.webhook.Load(); w != nil {
+		return w.Ready(ctx)
 	}
 	return nil
 }
@@ -154,6 +159,9 @@ func (s *setup) addParts(ctx context.Context) error {
 			return err
 		}
 		informers = append(informers, informer)
+	}
+	if err := s.serveWebhook(ctx); err != nil {
+		return err
 	}
 	s.informers.Store(&informers)
 
