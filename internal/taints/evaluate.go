@@ -62,18 +62,15 @@ func (r *Rule) current(node *corev1.Node, required readinessv1alpha1.ConditionRe
 	if required.DefaultStatus != "" {
 		f.counts = required.DefaultStatus
 	}
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		if string(c.Type) != required.Type {
-			continue
-		}
-		f.shown, f.missing = c.Status, false
-		f.stale = required.MaxAge != nil && history.age(required.Type, now) > required.MaxAge.Duration ||
-			r.Regate && history.outlived(required.Type)
-		if !f.stale {
-			f.counts = c.Status
-		}
-		break
+	c := find(node, required.Type)
+	if c == nil {
+		return f
+	}
+	f.shown, f.missing = c.Status, false
+	f.stale = required.MaxAge != nil && history.age(required.Type, now) > required.MaxAge.Duration ||
+		r.Regate && history.outlived(required.Type)
+	if !f.stale {
+		f.counts = c.Status
 	}
 	return f
 }

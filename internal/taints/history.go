@@ -2,7 +2,6 @@ package taints
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +21,7 @@ type History struct {
 	agent Agent
 	// blind is until when the controller could see nothing: silence before that does not count.
 	blind time.Time
-	// signs are by condition type.
+	// signs are by the condition types that rules listen to, as of the last look.
 	signs map[string]sign
 	holds map[holdID]hold
 }
@@ -35,7 +34,7 @@ type Agent struct {
 	BootID string
 }
 
-// sign is when the reporter of a condition was heard last.
+// sign is when the reporter of a condition was heard last. The zero value is that of a condition that the node does not have.
 type sign struct {
 	status    corev1.ConditionStatus
 	heartbeat time.Time // of the reporter's clock; only compared with others of the same node
@@ -141,33 +140,42 @@ func (h History) Hear(node *corev1.Node, rules *Rules, now time.Time) (next Hist
 		next.signs = nil
 		return next, false
 	}
-	next.signs = make(map[string]sign, len(h.signs))
-	for _, c := range node.Status.Conditions {
-		limit, asked := rules.heard[string(c.Type)]
-		if !asked {
-			continue
-		}
-		was, known := h.signs[string(c.Type)]
+	next.signs = make(map[string]sign, len(rules.heard))
+	for conditionType, limit := range rules.heard {
+		c := find(node, conditionType)
+		was, known := h.signs[conditionType]
 		is := was
 		switch {
+		case c == nil:
+			is = sign{}
 		case !known:
 			is = sign{status: c.Status, heartbeat: c.LastHeartbeatTime.Time, at: firstSign(node, c, now), before: rules.rebooted(node)}
 		case c.Status != was.status || !c.LastHeartbeatTime.Time.Equal(was.heartbeat):
 			is = sign{status: c.Status, heartbeat: c.LastHeartbeatTime.Time, at: now}
-			revived = revived || was.before || limit > 0 && now.Sub(was.at) > limit
+			revived = revived || was.before || limit > 0 && !was.at.IsZero() && now.Sub(was.at) > limit
 		case rebooted:
 			is.before = true
 		}
-		next.signs[string(c.Type)] = is
+		next.signs[conditionType] = is
 	}
 	return next, revived
+}
+
+// find gives the node's condition of a type, or nil.
+func find(node *corev1.Node, conditionType string) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; string(c.Type) == conditionType {
+			return c
+		}
+	}
+	return nil
 }
 
 // firstSign is when to count the age of a condition from that is seen for the first time: now, less what the node's own
 // clock shows to have passed since its reporter's last heartbeat. So a reporter that died is found out however often the
 // controller restarts, and no clocks of two machines are compared. Heartbeats in the future show that a clock is wrong,
 // and are left out.
-func firstSign(node *corev1.Node, c corev1.NodeCondition, now time.Time) time.Time {
+func firstSign(node *corev1.Node, c *corev1.NodeCondition, now time.Time) time.Time {
 	heartbeat := c.LastHeartbeatTime.Time
 	if heartbeat.IsZero() {
 		return now
@@ -242,8 +250,8 @@ func (h History) age(conditionType string, now time.Time) time.Duration {
 
 // expires is when a condition that the node has becomes too old, or zero for one that is already, or is not ageing.
 func (h History) expires(required readinessv1alpha1.ConditionRequirement, node *corev1.Node, now time.Time) time.Time {
-	age, has := h.age(required.Type, now), slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return string(c.Type) == required.Type })
-	if !has || isOurs(required.Type) && h.agent.QuietSince.IsZero() || age > required.MaxAge.Duration {
+	age := h.age(required.Type, now)
+	if find(node, required.Type) == nil || isOurs(required.Type) && h.agent.QuietSince.IsZero() || age > required.MaxAge.Duration {
 		return time.Time{}
 	}
 	return now.Add(required.MaxAge.Duration - age + time.Millisecond) // too old is later than exactly then

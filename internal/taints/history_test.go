@@ -268,6 +268,13 @@ func TestAgeing(t *testing.T) {
 			{after: 10 * time.Second, do: both(kubelet(clock.Add(55*time.Second)), restart), due: 5*time.Second + ms},
 			{after: 10 * time.Second, do: both(kubelet(clock.Add(65*time.Second)), restart), held: true},
 		}},
+		{name: "a condition that appears is a sign of life, whatever the clock of its reporter", rule: fresh, steps: []step{
+			{do: onlyKubelet(clock), held: true},
+			{after: minute, do: both(says("True"), both(heartbeat(clock.Add(-time.Hour)), kubelet(clock.Add(minute)))), due: minute + ms},
+			{after: 2 * minute, do: kubelet(clock.Add(3 * minute)), held: true},
+			{do: onlyKubelet(clock.Add(4 * minute)), held: true},
+			{do: both(says("True"), heartbeat(clock.Add(-time.Hour))), due: minute + ms},
+		}},
 		{name: "heartbeats of the future show a wrong clock and tell nothing", rule: fresh, steps: []step{
 			{do: both(says("True"), both(heartbeat(clock), kubelet(noon.Add(time.Hour)))), due: minute + ms},
 			{do: both(heartbeat(noon.Add(2*time.Hour)), restart), due: minute + ms},
@@ -279,6 +286,14 @@ func TestAgeing(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) { follow(t, node(), tc.rule, tc.steps) })
+	}
+}
+
+// onlyKubelet leaves the node no other condition than the kubelet's.
+func onlyKubelet(at time.Time) func(*watched) {
+	return func(w *watched) {
+		w.node = w.node.DeepCopy()
+		w.node.Status.Conditions = []corev1.NodeCondition{{Type: "Ready", Status: "True", LastHeartbeatTime: metav1.Time{Time: at}}}
 	}
 }
 
