@@ -150,7 +150,7 @@ func (w *Watch) tell(before fleet.State, report fleet.Report, seen fleet.Observa
 
 // Tally counts what a Watch has done since its process began.
 type Tally struct {
-	// Silences acted on, and Recoveries from them.
+	// Silences acted on, but for those that the cluster was told of already, and Recoveries of silent agents.
 	Silences, Recoveries uint64
 	// Confirmed, Refuted and Failed live reads of leases: the agent is silent, is not, or nobody can say.
 	Confirmed, Refuted, Failed uint64

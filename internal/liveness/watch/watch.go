@@ -312,10 +312,14 @@ func (w *Watch) say(a *agent, verdict liveness.Verdict, now time.Time) {
 			return // nothing follows from it
 		}
 	case verdict.State.Quiet():
-		w.tally.silences.Add(1)
+		if verdict.State == liveness.Silent && !a.known {
+			w.tally.silences.Add(1)
+		}
 		w.Log.Info("agent is quiet", "node", a.node, "state", verdict.State, "for", now.Sub(verdict.Since).Round(time.Second).String())
 	case before.State.Quiet():
-		w.tally.recoveries.Add(1)
+		if before.State == liveness.Silent {
+			w.tally.recoveries.Add(1)
+		}
 		w.Log.Info("agent is back", "node", a.node, "state", verdict.State)
 	}
 	w.Changed(a.node)

@@ -137,7 +137,8 @@ type rig struct {
 	serial, turn  int
 
 	mu      sync.Mutex
-	changes []string // guarded by mu
+	changes []string    // guarded by mu
+	silent  []time.Time // when agents were called silent; guarded by mu
 }
 
 func newServer() *server { return &server{leases: map[string]*coordinationv1.Lease{}} }
@@ -157,7 +158,11 @@ func lead(t *testing.T, s *server, test func(*rig), changes ...func(*Options)) {
 		Changed: func(node string) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.changes = append(r.changes, node+" "+string(r.Watch.Verdict(node, types.UID("host-"+node)).State))
+			state := r.Watch.Verdict(node, types.UID("host-"+node)).State
+			r.changes = append(r.changes, node+" "+string(state))
+			if state == liveness.Silent {
+				r.silent = append(r.silent, time.Now())
+			}
 		},
 		Log: logr.Discard(),
 	}
