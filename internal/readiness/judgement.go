@@ -2,6 +2,7 @@ package readiness
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/events"
 	"github.com/fettle-dev/fettle/internal/taints"
 )
@@ -44,9 +46,6 @@ func (s *Standings) Take(j Judgement) (told []events.Event, changed bool) {
 	return j.eventsOf(completed, again), changed
 }
 
-// Forget lets go of a node that is gone, and reports whether a status may have to say something else.
-func (s *Standings) Forget(node string) (changed bool) { return s.forget(node) }
-
 // failure is what status says of a write that failed, or nil.
 func (j Judgement) failure() *Failure {
 	if j.Fault == nil {
@@ -63,13 +62,9 @@ func (j Judgement) failure() *Failure {
 func (j Judgement) completed() []*taints.Rule {
 	var passed []*taints.Rule
 	for key, value := range j.Decision.Annotations {
-		if value == nil {
-			continue
-		}
-		for _, rule := range j.Rules.All() {
-			if rule.MarkerKey() == key && !rule.Completed(j.Was) {
-				passed = append(passed, rule)
-			}
+		uid, marker := strings.CutPrefix(key, readinessv1alpha1.BootstrapMarkerPrefix)
+		if rule := j.Rules.Get(types.UID(uid)); marker && value != nil && rule != nil && !rule.Completed(j.Was) {
+			passed = append(passed, rule)
 		}
 	}
 	return passed
@@ -79,16 +74,14 @@ func (j Judgement) completed() []*taints.Rule {
 // computed.
 func (j Judgement) standings(rules *compiledRules, seen taints.Seen, failed bool) map[types.UID]standing {
 	out := map[types.UID]standing{}
-	for _, rule := range rules.set.All() {
-		c := rules.byUID[rule.UID]
-		switch {
-		case c.suspended:
-		case c.tried:
-			if st, concerns := j.try(rule, rules.set, c.enforced, seen); concerns {
-				out[rule.UID] = st
-			}
-		case rule.Selects(j.Node):
+	for _, rule := range rules.set.Selecting(j.Node) {
+		if c := rules.byUID[rule.UID]; !c.suspended && !c.tried {
 			out[rule.UID] = standing{outcome: j.outcome(rule, j.Decision, seen), failed: failed && j.concerns(rule)}
+		}
+	}
+	for _, c := range rules.tried {
+		if st, concerns := j.try(c.rule, rules.set, c.enforced, seen); concerns {
+			out[c.rule.UID] = st
 		}
 	}
 	return out

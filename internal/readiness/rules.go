@@ -31,6 +31,8 @@ type compiledRules struct {
 	set     *taints.Rules
 	// asked are the condition types that rules require.
 	asked map[string]bool
+	// tried are the rules in dry run.
+	tried []compiledRule
 	// conflicts are those of the set.
 	conflicts []taints.Conflict
 	// byUID has the rules that exist, those being deleted among them.
@@ -117,6 +119,7 @@ func (r *Rules) Reload(ctx context.Context) (changed bool, err error) {
 		c.enforced = nil
 		if c.tried {
 			c.enforced = is.set.Enforcing(uid)
+			is.tried = append(is.tried, c)
 		}
 		is.byUID[uid] = c
 	}

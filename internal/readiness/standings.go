@@ -105,8 +105,8 @@ func (s *Standings) enter(node *corev1.Node, version int, standings map[types.UI
 	return changed
 }
 
-// forget lets go of a node that is gone.
-func (s *Standings) forget(node string) (changed bool) {
+// Forget lets go of a node that is gone. changed is true when a status of a rule may have to say something else.
+func (s *Standings) Forget(node string) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.byNode[node]

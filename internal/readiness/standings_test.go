@@ -281,15 +281,20 @@ func TestEventsOfNodes(t *testing.T) {
 	expect("an adopted taint", "")
 }
 
+// BenchmarkTake is one node's event, with 20 rules that select it, in fleets of both sizes and among many rules that do not.
 func BenchmarkTake(b *testing.B) {
-	for _, nodes := range []int{100, 5000} {
-		b.Run(fmt.Sprintf("%d nodes and 20 rules", nodes), func(b *testing.B) {
+	for _, size := range []struct{ nodes, others int }{{100, 0}, {5000, 0}, {100, 480}} {
+		b.Run(fmt.Sprintf("%d nodes, 20 rules and %d others", size.nodes, size.others), func(b *testing.B) {
 			var rules []*apiRule
-			for i := range 20 {
-				rules = append(rules, ruleNamed(fmt.Sprintf("r%d", i), "A"))
+			for i := range 20 + size.others {
+				r := ruleNamed(fmt.Sprintf("r%d", i), "A")
+				if i >= 20 {
+					r.Spec.NodeSelector.MatchLabels["pool"] = "b"
+				}
+				rules = append(rules, r)
 			}
 			c := newCluster(b, rules...)
-			for i := range nodes {
+			for i := range size.nodes {
 				c.decide(nil, nodeNamed(fmt.Sprintf("n%04d", i), "True"))
 			}
 			set, n := c.compiled.current.Load().set, c.nodes["n0000"]
