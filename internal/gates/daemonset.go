@@ -1,7 +1,6 @@
 package gates
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -79,8 +78,8 @@ func newest(revisions map[string]revision) revision {
 
 // pod is what is kept of a pod of a DaemonSet.
 type pod struct {
-	node, hash      string
-	ready, deleting bool
+	name, node, hash string
+	ready, deleting  bool
 }
 
 // podsOf keeps those of one DaemonSet that are on a node.
@@ -91,6 +90,7 @@ func podsOf(owner types.UID) func(metav1.Object) (pod, bool) {
 			return pod{}, false
 		}
 		return pod{
+			name: p.Name,
 			node: p.Spec.NodeName,
 			hash: p.Labels[appsv1.ControllerRevisionHashLabelKey],
 			ready: slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -107,11 +107,11 @@ func controlledBy(obj metav1.Object, owner types.UID) bool {
 }
 
 // judge says whether a DaemonSet does its work on a node: a pod of its newest revision is ready there. pods are those on
-// the node, by name.
+// the node.
 //
 // A node that the DaemonSet leaves out is not ready, too: the label that lets it in may be one that comes late, and a rule
 // that selects more nodes than the DaemonSet is seen at once, while one that released them would not be.
-func judge(title string, d daemonSet, current revision, pods map[string]pod, node *corev1.Node) verdict {
+func judge(title string, d daemonSet, current revision, pods []pod, node *corev1.Node) verdict {
 	switch {
 	case d.deleting:
 		return no("%s is being deleted", title)
@@ -122,26 +122,26 @@ func judge(title string, d daemonSet, current revision, pods map[string]pod, nod
 	case len(pods) == 0:
 		return no("%s has no pod on the node: %s", title, absent(d, node))
 	}
-	var old, notReady string
-	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		switch p := pods[name]; {
+	var old, notReady pod
+	for _, p := range pods {
+		switch {
 		case p.hash != current.hash:
-			old = name
+			old = p
 		case p.ready && !p.deleting:
 			return yes
 		default:
-			notReady = name
+			notReady = p
 		}
 	}
 	switch {
-	case notReady != "" && pods[notReady].deleting:
-		return no("%s: pod %s is being deleted", title, notReady)
-	case notReady != "":
-		return no("%s: pod %s is not ready", title, notReady)
+	case notReady.deleting:
+		return no("%s: pod %s is being deleted", title, notReady.name)
+	case notReady.name != "":
+		return no("%s: pod %s is not ready", title, notReady.name)
 	case d.onDelete:
-		return no("%s: pod %s is of an older revision, and with updateStrategy OnDelete stays so until it is deleted", title, old)
+		return no("%s: pod %s is of an older revision, and with updateStrategy OnDelete stays so until it is deleted", title, old.name)
 	}
-	return no("%s: pod %s is of an older revision", title, old)
+	return no("%s: pod %s is of an older revision", title, old.name)
 }
 
 // absent says why a node may have no pod of a DaemonSet.

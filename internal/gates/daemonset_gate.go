@@ -2,6 +2,7 @@ package gates
 
 import (
 	"context"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,7 +34,7 @@ type made struct {
 	cancel    context.CancelFunc
 	revisions *feed[revision]
 	pods      *feed[pod]
-	byNode    map[string]map[string]pod
+	byNode    map[string][]pod
 	current   revision
 }
 
@@ -90,10 +91,18 @@ func (g *daemonSetGate) follow(d daemonSet) *made {
 		panic(err)
 	}
 	ctx, cancel := context.WithCancel(g.ctx)
-	m := &made{cancel: cancel, byNode: map[string]map[string]pod{}}
+	m := g.newMade(d.uid, selector)
+	m.cancel = cancel
+	go m.revisions.run(ctx)
+	go m.pods.run(ctx)
+	return m
+}
+
+func (g *daemonSetGate) newMade(by types.UID, selector labels.Selector) *made {
+	m := &made{byNode: map[string][]pod{}}
 	m.revisions = &feed[revision]{
 		find: g.find(func() client.ObjectList { return &appsv1.ControllerRevisionList{} }, client.ListOptions{LabelSelector: selector}),
-		keep: revisionsOf(d.uid), same: func(a, b revision) bool { return a == b }, gate: &g.watched, log: g.o.Log,
+		keep: revisionsOf(by), same: func(a, b revision) bool { return a == b }, gate: &g.watched, log: g.o.Log,
 		changed: func(string, *revision, *revision) {
 			if is := newest(m.revisions.rows); is.hash != m.current.hash {
 				m.current, g.news.everyNode = is, true
@@ -102,26 +111,21 @@ func (g *daemonSetGate) follow(d daemonSet) *made {
 	}
 	m.pods = &feed[pod]{
 		find: g.find(func() client.ObjectList { return &corev1.PodList{} }, client.ListOptions{LabelSelector: selector}),
-		keep: podsOf(d.uid), same: func(a, b pod) bool { return a == b }, gate: &g.watched, log: g.o.Log,
+		keep: podsOf(by), same: func(a, b pod) bool { return a == b }, gate: &g.watched, log: g.o.Log,
 		changed: func(name string, was, is *pod) {
 			if was != nil {
-				delete(m.byNode[was.node], name)
+				m.byNode[was.node] = slices.DeleteFunc(m.byNode[was.node], func(p pod) bool { return p.name == name })
 				if len(m.byNode[was.node]) == 0 {
 					delete(m.byNode, was.node)
 				}
 				g.news.node(was.node)
 			}
 			if is != nil {
-				if m.byNode[is.node] == nil {
-					m.byNode[is.node] = map[string]pod{}
-				}
-				m.byNode[is.node][name] = *is
+				m.byNode[is.node] = append(m.byNode[is.node], *is)
 				g.news.node(is.node)
 			}
 		},
 	}
-	go m.revisions.run(ctx)
-	go m.pods.run(ctx)
 	return m
 }
 

@@ -21,35 +21,35 @@ func TestJudgeDaemonSet(t *testing.T) {
 		name   string
 		set    daemonSet // at generation 2, and observed so, unless it says otherwise
 		no     bool      // the DaemonSet has no revision yet
-		pods   map[string]pod
+		pods   []pod
 		labels map[string]string
 		taints []corev1.Taint
 		want   corev1.ConditionStatus
 		says   string
 	}{
-		{name: "a pod of the newest revision is ready", pods: map[string]pod{"a": {hash: "new", ready: true}}, want: "True"},
-		{name: "it is not ready", pods: map[string]pod{"a": {hash: "new"}}, want: "False", says: "pod a is not ready"},
-		{name: "it is ready and on its way out", pods: map[string]pod{"a": {hash: "new", ready: true, deleting: true}}, want: "False", says: "pod a is being deleted"},
-		{name: "it is of an older revision", pods: map[string]pod{"a": {hash: "old", ready: true}}, want: "False", says: "pod a is of an older revision"},
+		{name: "a pod of the newest revision is ready", pods: []pod{{name: "a", hash: "new", ready: true}}, want: "True"},
+		{name: "it is not ready", pods: []pod{{name: "a", hash: "new"}}, want: "False", says: "pod a is not ready"},
+		{name: "it is ready and on its way out", pods: []pod{{name: "a", hash: "new", ready: true, deleting: true}}, want: "False", says: "pod a is being deleted"},
+		{name: "it is of an older revision", pods: []pod{{name: "a", hash: "old", ready: true}}, want: "False", says: "pod a is of an older revision"},
 		{
-			name: "it is of an older revision, and nobody replaces it", set: daemonSet{onDelete: true}, pods: map[string]pod{"a": {hash: "old", ready: true}},
+			name: "it is of an older revision, and nobody replaces it", set: daemonSet{onDelete: true}, pods: []pod{{name: "a", hash: "old", ready: true}},
 			want: "False", says: "OnDelete stays so until it is deleted",
 		},
-		{name: "with OnDelete, too, the newest revision is as good", set: daemonSet{onDelete: true}, pods: map[string]pod{"a": {hash: "new", ready: true}}, want: "True"},
+		{name: "with OnDelete, too, the newest revision is as good", set: daemonSet{onDelete: true}, pods: []pod{{name: "a", hash: "new", ready: true}}, want: "True"},
 		{
-			name: "during an update with surge, the new pod is not ready yet", pods: map[string]pod{"a": {hash: "old", ready: true}, "b": {hash: "new"}},
+			name: "during an update with surge, the new pod is not ready yet", pods: []pod{{name: "a", hash: "old", ready: true}, {name: "b", hash: "new"}},
 			want: "False", says: "pod b is not ready",
 		},
-		{name: "during an update with surge, the new pod is ready", pods: map[string]pod{"a": {hash: "old", ready: true, deleting: true}, "b": {hash: "new", ready: true}}, want: "True"},
-		{name: "one of two new pods is on its way out", pods: map[string]pod{"a": {hash: "new", deleting: true}, "b": {hash: "new", ready: true}}, want: "True"},
-		{name: "the DaemonSet is on its way out", set: daemonSet{deleting: true}, pods: map[string]pod{"a": {hash: "new", ready: true}}, want: "False", says: "is being deleted"},
-		{name: "its controller has not seen the newest template", set: daemonSet{observed: 1}, pods: map[string]pod{"a": {hash: "new", ready: true}}, want: "False", says: "has changed"},
+		{name: "during an update with surge, the new pod is ready", pods: []pod{{name: "a", hash: "old", ready: true, deleting: true}, {name: "b", hash: "new", ready: true}}, want: "True"},
+		{name: "one of two new pods is on its way out", pods: []pod{{name: "a", hash: "new", deleting: true}, {name: "b", hash: "new", ready: true}}, want: "True"},
+		{name: "the DaemonSet is on its way out", set: daemonSet{deleting: true}, pods: []pod{{name: "a", hash: "new", ready: true}}, want: "False", says: "is being deleted"},
+		{name: "its controller has not seen the newest template", set: daemonSet{observed: 1}, pods: []pod{{name: "a", hash: "new", ready: true}}, want: "False", says: "has changed"},
 		{name: "it has no revision yet", no: true, want: "False", says: "no revision"},
 		{name: "no pod though the DaemonSet should run here", want: "False", says: "it has not been made or scheduled yet"},
 		{name: "no pod, since the node has not the label", set: daemonSet{placement: gpuNodes}, want: "False", says: "nodeSelector or node affinity"},
 		{name: "no pod though the node has the label", set: daemonSet{placement: gpuNodes}, labels: map[string]string{"gpu": "yes"}, want: "False", says: "scheduled yet"},
 		{name: "no pod, since the affinity leaves the node out", set: daemonSet{placement: outOfRack1}, labels: map[string]string{"rack": "1"}, want: "False", says: "nodeSelector or node affinity"},
-		{name: "a pod of before the node lost the label counts", set: daemonSet{placement: gpuNodes}, pods: map[string]pod{"a": {hash: "new", ready: true}}, want: "True"},
+		{name: "a pod of before the node lost the label counts", set: daemonSet{placement: gpuNodes}, pods: []pod{{name: "a", hash: "new", ready: true}}, want: "True"},
 		{name: "no pod, since it does not tolerate the rule's own taint", taints: []corev1.Taint{held}, want: "False", says: "do not tolerate taint readiness.k8s.io/gpu=pending:NoSchedule"},
 		{name: "no pod, and it would tolerate the taint", set: daemonSet{placement: tolerant}, taints: []corev1.Taint{held}, want: "False", says: "scheduled yet"},
 		{
@@ -114,7 +114,7 @@ func TestWhoseArePodsAndRevisions(t *testing.T) {
 				ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: tc.node},
 				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}}},
 			})
-			if ok != tc.want || ok && p != (pod{node: "n", hash: "h", ready: true}) {
+			if ok != tc.want || ok && p != (pod{name: "a", node: "n", hash: "h", ready: true}) {
 				t.Errorf("pod: %v %+v", ok, p)
 			}
 			r, ok := revisionsOf("set")(&appsv1.ControllerRevision{ObjectMeta: meta, Revision: 7})

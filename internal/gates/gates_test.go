@@ -139,10 +139,10 @@ func BenchmarkVerdict(b *testing.B) {
 	const nodes = 5000
 	required := readinessv1alpha1.ObjectRequirement{Name: "plugin", DaemonSet: &readinessv1alpha1.DaemonSetOnNode{Namespace: "a", Name: "b"}}
 	d := newDaemonSetGate(*required.DaemonSet, Options{RulesChanged: func([]types.UID) {}, NodeChanged: func(string) {}, Reworded: func() {}}, nil)
-	m := &made{byNode: map[string]map[string]pod{}, revisions: &feed[revision]{feedState: feedState{read: true}}, pods: &feed[pod]{feedState: feedState{read: true}}, current: revision{1, "h"}}
+	m := &made{byNode: map[string][]pod{}, revisions: &feed[revision]{feedState: feedState{read: true}}, pods: &feed[pod]{feedState: feedState{read: true}}, current: revision{1, "h"}}
 	d.made, d.set.read, d.set.rows = m, true, map[string]daemonSet{"b": {generation: 1, observed: 1}}
 	for i := range nodes {
-		m.byNode[fmt.Sprintf("node-%d", i)] = map[string]pod{fmt.Sprintf("pod-%d", i): {hash: "h", ready: true}}
+		m.byNode[fmt.Sprintf("node-%d", i)] = []pod{{name: fmt.Sprintf("pod-%d", i), hash: "h", ready: true}}
 	}
 	g := &Gates{daemonSets: map[readinessv1alpha1.DaemonSetOnNode]*daemonSetGate{*required.DaemonSet: d}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-17"}}
