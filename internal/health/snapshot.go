@@ -219,6 +219,7 @@ func (s *standing) recallWording(at time.Time) {
 	if badness(s.found.Verdict) > 0 {
 		s.worded = s.found
 		s.wording.Choose(message, at)
+		s.wording.moved = true // perhaps; a restart is no reason to believe another move
 	}
 }
 

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// stillLooks is how many times in a row the same text makes a message that has stopped changing.
+	// stillLooks is how many times in a row the same text makes a message that stands still.
 	stillLooks = 5
-	// firstPause and longestPause bound the time between two renewals of a message that stops changing again and again:
-	// each is twice as long as the one before.
+	// firstPause and longestPause bound the time between two renewals of a message that stands still and moves by turns: each
+	// is twice as long as the one before.
 	firstPause   = time.Minute
 	longestPause = 24 * time.Hour
 )
@@ -19,14 +19,17 @@ const (
 // a write to an object that many watch, and to the disk. The zero Wording has said nothing.
 //
 // Nothing is held for ever. A message is renewed when its words change; when one of its numbers is more than twice all
-// that had been seen in its place when it was last renewed, or less than half; and when it has stopped changing. So
-// numbers that grow without end renew it ever more seldom, and numbers that go to and fro do not.
+// that had been seen in its place when it was last renewed, or less than half; and when it moves after it stood still, or
+// stands still after it moved. The first move is believed. So a step is seen at once, numbers that grow without end renew
+// it ever more seldom, and numbers that go to and fro do not.
 type Wording struct {
 	shown   string
 	words   string // of shown, without its numbers
 	numbers []number
 	last    string
-	still   int // how many times in a row it was last
+	still   int  // how many times in a row it was last
+	stood   bool // what was before last stood still
+	moved   bool // since these words came up
 	renewed time.Time
 	pause   time.Duration
 }
@@ -43,7 +46,7 @@ type span struct{ low, high float64 }
 // Choose takes in the message of a look and gives the one to say.
 func (w *Wording) Choose(message string, at time.Time) string {
 	if message != w.last {
-		w.last, w.still = message, 0
+		w.last, w.still, w.stood = message, 0, w.still >= stillLooks
 	}
 	w.still++
 	if message == w.shown {
@@ -57,10 +60,13 @@ func (w *Wording) Choose(message string, at time.Time) string {
 		}
 		return w.renew(message, at)
 	}
-	if w.widen(numbers) {
+	first := !w.moved
+	w.moved = true
+	if w.widen(numbers) || first {
 		return w.renew(message, at)
 	}
-	if w.still >= stillLooks && at.Sub(w.renewed) >= w.pause {
+	step := w.still >= stillLooks || w.stood && w.still == 1
+	if step && at.Sub(w.renewed) >= w.pause {
 		w.pause = min(max(2*w.pause, firstPause), longestPause)
 		return w.renew(message, at)
 	}

@@ -19,16 +19,17 @@ func TestWording(t *testing.T) {
 		want  []string
 	}{
 		{name: "words are said as they come", texts: []string{"gone", "there", "gone"}, want: []string{"gone", "there", "gone"}},
-		{name: "numbers that go to and fro are not", texts: []string{"load 35.2", "load 36.9", "load 31.0", "load 70"}, want: []string{"load 35.2", "load 35.2", "load 35.2", "load 35.2"}},
-		{name: "one that has doubled is", texts: []string{"2 of 8 disks", "5 of 8 disks", "4 of 8 disks"}, want: []string{"2 of 8 disks", "5 of 8 disks", "5 of 8 disks"}},
-		{name: "so is one that has halved", texts: []string{"800 of 1000", "399 of 1000"}, want: []string{"800 of 1000", "399 of 1000"}},
-		{name: "one that grows slowly is when it has doubled, and when that has", texts: []string{"10 s", "15 s", "20 s", "25 s", "30 s", "45 s", "50 s", "55 s"}, want: []string{"10 s", "10 s", "10 s", "25 s", "25 s", "25 s", "25 s", "55 s"}},
-		{name: "what was seen without being said counts", texts: []string{"10 s", "20 s", "4 s", "39 s", "9 s", "41 s"}, want: []string{"10 s", "10 s", "4 s", "4 s", "4 s", "41 s"}},
-		{name: "a step that stays is said", texts: []string{"2 disks", "*5 3 disks", "3 disks"}, want: []string{"2 disks", "2 disks", "2 disks", "2 disks", "2 disks", "3 disks", "3 disks"}},
-		{name: "one that comes and goes is not", texts: []string{"7 disks", "*4 8 disks", "*4 7 disks", "*4 8 disks"}, want: []string{"7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks"}},
+		{name: "numbers that go to and fro are not, after the first time", texts: []string{"load 35.2", "load 36.9", "load 31.0", "load 60"}, want: []string{"load 35.2", "load 36.9", "load 36.9", "load 36.9"}},
+		{name: "one that has doubled is", texts: []string{"2 of 8 disks", "3 of 8 disks", "7 of 8 disks", "6 of 8 disks"}, want: []string{"2 of 8 disks", "3 of 8 disks", "7 of 8 disks", "7 of 8 disks"}},
+		{name: "so is one that has halved", texts: []string{"800 of 1000", "700 of 1000", "349 of 1000"}, want: []string{"800 of 1000", "700 of 1000", "349 of 1000"}},
+		{name: "one that grows slowly is when it has doubled, and when that has", texts: []string{"9 s", "10 s", "15 s", "20 s", "25 s", "30 s", "45 s", "50 s", "55 s"}, want: []string{"9 s", "10 s", "10 s", "10 s", "25 s", "25 s", "25 s", "25 s", "55 s"}},
+		{name: "what was seen without being said counts", texts: []string{"9 s", "10 s", "20 s", "4 s", "39 s", "9 s", "41 s"}, want: []string{"9 s", "10 s", "10 s", "4 s", "4 s", "4 s", "41 s"}},
+		{name: "a step is said at once", texts: []string{"*9 line 10", "line 12", "*5 line 12", "line 13"}, want: []string{"line 10", "line 10", "line 10", "line 10", "line 10", "line 10", "line 10", "line 10", "line 10", "line 12", "line 12", "line 12", "line 12", "line 12", "line 12", "line 13"}},
+		{name: "what moved and stays is said then", texts: []string{"6 disks", "7 disks", "8 disks", "*5 9 disks", "9 disks"}, want: []string{"6 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "9 disks", "9 disks"}},
+		{name: "what comes and goes is not", texts: []string{"6 disks", "7 disks", "*4 8 disks", "*4 7 disks", "*4 8 disks"}, want: []string{"6 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks", "7 disks"}},
 		{name: "one that comes from nothing is", texts: []string{"0 errors", "1 errors", "0 errors"}, want: []string{"0 errors", "1 errors", "1 errors"}},
 		{name: "a number more is another wording", texts: []string{"disk 3", "disk 3 4"}, want: []string{"disk 3", "disk 3 4"}},
-		{name: "a number of very many digits is a number", texts: []string{"id " + strings.Repeat("9", 400), "id " + strings.Repeat("8", 400)}, want: []string{"id " + strings.Repeat("9", 400), "id " + strings.Repeat("9", 400)}},
+		{name: "a number of very many digits is a number", texts: []string{"id 1" + strings.Repeat("9", 400), "id " + strings.Repeat("9", 400), "id " + strings.Repeat("8", 400)}, want: []string{"id 1" + strings.Repeat("9", 400), "id " + strings.Repeat("9", 400), "id " + strings.Repeat("9", 400)}},
 		{name: "nothing is a wording too", texts: []string{"", "a", ""}, want: []string{"", "a", ""}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -87,7 +88,7 @@ func drawTemplate(t *rapid.T) (template string, places int) {
 }
 
 // Whatever the numbers are, a message whose numbers are others at each look is renewed no more often than they can double
-// or halve, and never while they keep within a factor of two.
+// or halve, and only the first time while they keep within a factor of two.
 func TestNumbersThatNeverStandStillAreSaidSeldom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		template, places := drawTemplate(t)
@@ -97,6 +98,7 @@ func TestNumbersThatNeverStandStillAreSaidSeldom(t *testing.T) {
 		if high > 2*low {
 			bound = places * 2 * int(math.Ceil(math.Log2(float64(high)/float64(low))))
 		}
+		bound++ // the first move
 		most := bound
 		e := health.NewEngine([]health.Check{{Name: "a", Condition: "x/A", Thresholds: once}})
 		e.Restore(health.Snapshot{}, "boot", start)
