@@ -6,6 +6,7 @@ package newnodes
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/taints"
@@ -76,22 +78,80 @@ func TestPolicyDoesWhatTheControllerWould(t *testing.T) {
 	}
 }
 
-// TestManifest applies the policy twice, the second time to no effect, and removes it.
-func TestManifest(t *testing.T) {
+// TestManifests applies each way twice, the second time to no effect, and removes it.
+func TestManifests(t *testing.T) {
 	c := controlplane.ForTest(t, controlplane.Options{})
-	if err := c.Apply(t.Context(), "../crds"); err != nil {
+	if err := c.Apply(t.Context(), "../crds", "../controller/00-namespaces.yaml", "../controller/10-rights.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second changes nothing
-		if err := c.Apply(t.Context(), "policy.yaml"); err != nil {
-			t.Fatal(err)
+	for _, file := range []string{"policy.yaml", "webhook.yaml"} {
+		t.Run(file, func(t *testing.T) {
+			for range 2 {
+				if err := c.Apply(t.Context(), file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := c.Kubectl(t.Context(), "diff", "--server-side", "--filename="+file); err != nil {
+				t.Error(err)
+			}
+			if file == "webhook.yaml" {
+				testRights(t, c)
+			}
+			if _, err := c.Kubectl(t.Context(), "delete", "--filename="+file, "--wait"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// testRights names what the webhook lets the controller do beyond its own rights, and what it still may not.
+func testRights(t *testing.T, c *controlplane.ControlPlane) {
+	for what, want := range map[string]string{
+		"watch secrets/fettle-controller-webhook --namespace=fettle-system":                     "yes",
+		"update secrets/fettle-controller-webhook --namespace=fettle-system":                    "yes",
+		"get secrets/other --namespace=fettle-system":                                           "no",
+		"list secrets --namespace=fettle-system":                                                "no",
+		"get secrets/fettle-controller-webhook --namespace=kube-system":                         "no",
+		"patch mutatingwebhookconfigurations.admissionregistration.k8s.io/new-nodes.fettle.dev": "yes",
+		"patch mutatingwebhookconfigurations.admissionregistration.k8s.io/other":                "no",
+		"create mutatingwebhookconfigurations.admissionregistration.k8s.io":                     "no",
+	} {
+		args := append([]string{"auth", "can-i", "--as=system:serviceaccount:fettle-system:controller"}, strings.Fields(what)...)
+		out, err := c.Kubectl(t.Context(), args...) // "no" comes with exit status 1
+		if got := strings.TrimSpace(out); got != want {
+			t.Errorf("the controller's right to %s: %q, %v", what, got, err)
 		}
 	}
-	if _, err := c.Kubectl(t.Context(), "diff", "--server-side", "--filename=policy.yaml"); err != nil {
-		t.Error(err)
+}
+
+// TestPageExample applies the rule that docs/new-nodes.md shows.
+func TestPageExample(t *testing.T) {
+	page, err := os.ReadFile("../../docs/new-nodes.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := c.Kubectl(t.Context(), "delete", "--filename=policy.yaml", "--wait"); err != nil {
-		t.Error(err)
+	_, text, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, found := strings.Cut(text, "```")
+	if !found {
+		t.Fatal("the page shows no rule")
+	}
+	r := &rule{}
+	if err := yaml.UnmarshalStrict([]byte(text), r); err != nil {
+		t.Fatal(err)
+	}
+	cluster := newCluster(t)
+	if err := cluster.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	cluster.awaitRules(t)
+	for label, held := range map[string]bool{"node-role.kubernetes.io/worker": true, "node-role.kubernetes.io/control-plane": false} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{label: ""}}}
+		if err := cluster.Create(t.Context(), n, client.DryRunAll); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(describe(n), "readiness.k8s.io/network=:NoSchedule"); got != held {
+			t.Errorf("a node with label %s: %s", label, describe(n))
+		}
 	}
 }
 
