@@ -176,6 +176,26 @@ func TestDocumentedRules(t *testing.T) {
 	}
 }
 
+func TestLinksOfThePagesOnRules(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)[^)]*\)`)
+	for _, page := range []string{"rules.md", "reference/rules.md", "reference/compatibility.md"} {
+		path := filepath.Join("../../docs", page)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		links := link.FindAllStringSubmatch(string(text), -1)
+		if len(links) == 0 {
+			t.Errorf("%s has no links: this test cannot see them", page)
+		}
+		for _, to := range links {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), to[1])); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+}
+
 // documentedRules gives the manifests by the names of their rules.
 func documentedRules(t *testing.T) map[string]string {
 	page, err := os.ReadFile("../../docs/rules.md")

@@ -102,12 +102,12 @@ func TestRuleStatus(t *testing.T) {
 		w.node(t, "unseen", "unseen")
 		w.node(t, "elsewhere", "elsewhere")
 		w.rule(t, "unseen", "unseen", func(r *rule) {
-			r.Spec.Conditions = append(r.Spec.Conditions, readinessv1alpha1.ConditionRequirement{Type: "example.com/Netwrok", RequiredStatus: "True"})
+			r.Spec.Conditions = append(r.Spec.Conditions, readinessv1alpha1.ConditionRequirement{Type: "example.com/NetworkRdy", RequiredStatus: "True"})
 		})
 		unseen := func() string { return strings.Join(w.getRule(t, "unseen").Status.UnseenConditionTypes, " ") }
-		w.eventually(t, "the misspelt type is named", func() (bool, string) { return unseen() == "example.com/Netwrok", unseen() })
-		w.event(t, "unseen", "ConditionTypeUnseen", "EvaluateRule", "example.com/Netwrok")
-		w.condition(t, "elsewhere", "example.com/Netwrok", "False")
+		w.eventually(t, "the wrong type is named", func() (bool, string) { return unseen() == "example.com/NetworkRdy", unseen() })
+		w.event(t, "unseen", "ConditionTypeUnseen", "EvaluateRule", "example.com/NetworkRdy")
+		w.condition(t, "elsewhere", "example.com/NetworkRdy", "False")
 		w.eventually(t, "a type that any node has is not", func() (bool, string) { return unseen() == "", unseen() })
 	})
 
