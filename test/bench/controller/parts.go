@@ -45,7 +45,7 @@ func (b *bench) joinAll(ctx context.Context, prefix string, count int, budget st
 		return err
 	}
 	joined := time.Since(began)
-	if err := b.tracker.settled(ctx); err != nil {
+	if err := b.settled(ctx); err != nil {
 		return err
 	}
 	right := time.Since(began)
@@ -90,7 +90,7 @@ func (b *bench) allAtOnce(ctx context.Context) error {
 		if err := each(l.nodes, func(n *node) error { return l.turn(ctx, n, 0) }); err != nil {
 			return 0, err
 		}
-		if err := b.tracker.settled(ctx); err != nil {
+		if err := b.settled(ctx); err != nil {
 			return 0, err
 		}
 		return time.Since(began).Seconds(), nil
@@ -154,14 +154,14 @@ func (b *bench) editRule(ctx context.Context) error {
 		if err := there(); err != nil {
 			return 0, err
 		}
-		if err := b.tracker.settled(ctx); err != nil {
+		if err := b.settled(ctx); err != nil {
 			return 0, err
 		}
 		took := time.Since(began).Seconds()
 		if err := back(); err != nil {
 			return 0, err
 		}
-		return took, b.tracker.settled(ctx)
+		return took, b.settled(ctx)
 	}
 	var ours, theirs, ratios []float64
 	for i := range b.pairs {
@@ -258,7 +258,7 @@ func (b *bench) steadily(ctx context.Context, leases string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.tracker.settled(ctx); err != nil {
+	if err := b.settled(ctx); err != nil {
 		return err
 	}
 	b.tracker.take()
@@ -317,7 +317,7 @@ func (b *bench) load(ctx context.Context, l *loop, rate float64) ([]time.Duratio
 	if err != nil {
 		return nil, late, err
 	}
-	if err := b.tracker.settled(ctx); err != nil {
+	if err := b.settled(ctx); err != nil {
 		return nil, late, err
 	}
 	took, _ := b.tracker.take()
@@ -341,7 +341,7 @@ func (b *bench) flap(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := b.tracker.settled(ctx); err != nil {
+	if err := b.settled(ctx); err != nil {
 		return err
 	}
 	behind := time.Since(began)
@@ -413,7 +413,7 @@ func (b *bench) through(ctx context.Context, happen func() error) ([]time.Durati
 	if err != nil {
 		return nil, err
 	}
-	if err := b.tracker.settled(ctx); err != nil {
+	if err := b.settled(ctx); err != nil {
 		return nil, err
 	}
 	took, _ := b.tracker.take()
@@ -437,14 +437,8 @@ func (b *bench) restartAPIServer(ctx context.Context) error {
 			return err
 		}
 		back, away = time.Now(), time.Since(began)
-		if b.running.Failure() != nil {
-			ended = true
-			b.running.end(func() {})
-			var err error
-			b.running, err = b.cluster.start(ctx)
-			return err
-		}
-		return nil
+		ended = b.running.Failure() != nil
+		return b.revive(ctx)
 	})
 	if err != nil {
 		return err

@@ -158,25 +158,7 @@ func (t *tracker) takeJoins() []time.Duration {
 	return joins
 }
 
-// settleLimit only ends a run that would wait for ever.
-const settleLimit = 5 * time.Minute
-
-// settled waits until every taint is as wanted.
-func (t *tracker) settled(ctx context.Context) error {
-	for end := time.Now().Add(settleLimit); ; {
-		open, example := t.open()
-		if open == 0 {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("not right within %s: %d taints, e.g. %s", settleLimit, open, example)
-		}
-		if err := wait(ctx, 10*time.Millisecond); err != nil {
-			return err
-		}
-	}
-}
-
+// open gives how many taints are not as wanted, and one of them.
 func (t *tracker) open() (count int, example string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
