@@ -28,16 +28,21 @@ func fleetOptions(t testing.TB) Options {
 }
 
 // agents makes nodes with an agent each, that have reported.
-func (w *world) agents(t *testing.T, prefix string, n int) []*agent {
+func (w *world) agents(t *testing.T, prefix string, n int, changes ...func(*agent)) []*agent {
 	t.Helper()
 	var out []*agent
 	for i := range n {
 		a := &agent{w: w, node: w.node(t, fmt.Sprintf("%s-%02d", prefix, i), prefix), boot: "test", lease: 6, id: "test"}
+		for _, change := range changes {
+			change(a)
+		}
 		a.begin(t)
 		out = append(out, a)
 	}
 	return out
 }
+
+func lenient(a *agent) { a.lenient = true }
 
 // policy gives the FleetPolicy; empty when there is none.
 func (w *world) policy(t testing.TB) *fettlev1alpha1.FleetPolicy {
@@ -214,10 +219,7 @@ func TestFleet(t *testing.T) {
 func TestLeaseNamespaceGone(t *testing.T) {
 	w := newWorld(t)
 	w.run(t, fleetOptions(t))
-	agents := w.agents(t, "gone", 4)
-	for _, a := range agents {
-		a.lenient = true
-	}
+	agents := w.agents(t, "gone", 4, lenient)
 	w.makePolicy(t)
 	w.fleetIs(t, fleet.Normal, fleet.ReasonAgentsHeard)
 	if err := w.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fettlev1alpha1.LeaseNamespace}}); err != nil {
@@ -239,6 +241,28 @@ func TestLeaseNamespaceGone(t *testing.T) {
 	if n := w.unknown(t, agents); n > 0 {
 		t.Errorf("%d nodes say that their agent is silent", n)
 	}
+}
+
+// TestAPIServerAway takes the API server away for longer than an agent may be silent.
+func TestAPIServerAway(t *testing.T) {
+	w := newWorld(t)
+	o := fleetOptions(t)
+	w.run(t, o)
+	agents := w.agents(t, "away", 4, lenient)
+	w.makePolicy(t)
+	w.fleetIs(t, fleet.Normal, fleet.ReasonAgentsHeard)
+	w.StopAPIServer()
+	time.Sleep(2 * o.HostLifecycleGracePeriod) // the time is what is tested
+	if err := w.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.fleetEvent(t, noteVerdict, "Normal, before Blind")
+	time.Sleep(2 * o.HostLifecycleGracePeriod) // a time in which nothing should happen
+	if n := w.unknown(t, agents); n > 0 {
+		t.Errorf("%d nodes say that their agent is silent", n)
+	}
+	agents[0].end()
+	await.That(t, "silence to be noticed again", func() bool { return w.unknown(t, agents) == 1 })
 }
 
 // TestRestartsDoNotHideADeadAgent runs controllers that none lives as long as an agent may be silent.
