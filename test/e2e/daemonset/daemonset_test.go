@@ -37,6 +37,7 @@ func TestShippedProduct(t *testing.T) {
 	part("the agent is asked in its pod, and its configuration edited in its ConfigMap", askedAndConfigured)
 	part("the node deleted while its kubelet is down for a moment", func(t *testing.T, w *world) { deletedNode(t, w, false) })
 	part("the node deleted while its kubelet is down for longer than its pods are kept", func(t *testing.T, w *world) { deletedNode(t, w, true) })
+	part("a command that takes all memory is killed", glutton)
 	part("each privilege that is missing is missed as documented", privileges)
 	part("its removal leaves nothing of it on the node", removal)
 }

@@ -69,7 +69,10 @@ func startWorld(t *testing.T) *world {
 	w := &world{Stack: s}
 	w.vm = vm.ForTest(t, vm.Options{
 		Name: nodeName, ControlPlane: s.ControlPlane, Images: images,
-		Kubelet: map[string]any{"registerWithTaints": []corev1.Taint{taint(networkTaint), taint(storageTaint)}},
+		Kubelet: map[string]any{
+			"registerWithTaints":   []corev1.Taint{taint(networkTaint), taint(storageTaint)},
+			"singleProcessOOMKill": true, // see glutton
+		},
 	})
 	t.Cleanup(func() {
 		if t.Failed() {
