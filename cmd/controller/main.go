@@ -22,6 +22,7 @@ import (
 )
 
 func main() {
+	collectOften()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()

@@ -14,6 +14,9 @@ import (
 // the map exists. It is shared by all nodes and never changed.
 var othersAnnotations = map[string]string{"fettle.dev/others": ""}
 
+// common are the names that trimmed nodes share.
+var common names
+
 // Trim leaves of a Node what decisions read: names, labels, our annotations, taints, the boot ID, allocatable resources, and
 // of conditions type, status, heartbeat and the reasons that the controller goes by. It is a transform of caches: but for
 // heartbeats, which are signs of life and no more, two trimmed versions of a node differ only where a decision could.
@@ -31,15 +34,22 @@ func Trim(obj any) (any, error) {
 			ResourceVersion:   node.ResourceVersion,
 			CreationTimestamp: node.CreationTimestamp,
 			DeletionTimestamp: node.DeletionTimestamp,
-			Labels:            node.Labels,
+			Labels:            common.keys(node.Labels),
 			Annotations:       trimAnnotations(node.Annotations),
 		},
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
 	}
 	trimmed.Status.NodeInfo.BootID = node.Status.NodeInfo.BootID
 	trimmed.Status.Allocatable = node.Status.Allocatable
+	if all := node.Status.Conditions; len(all) > 0 {
+		trimmed.Status.Conditions = make([]corev1.NodeCondition, 0, len(all))
+	}
 	for _, c := range node.Status.Conditions {
-		kept := corev1.NodeCondition{Type: c.Type, Status: c.Status, LastHeartbeatTime: c.LastHeartbeatTime}
+		kept := corev1.NodeCondition{
+			Type:              corev1.NodeConditionType(common.one(string(c.Type))),
+			Status:            corev1.ConditionStatus(common.one(string(c.Status))),
+			LastHeartbeatTime: c.LastHeartbeatTime,
+		}
 		switch c.Reason { // constants, so that no string of the node is held
 		case fettlev1alpha1.ReasonAgentSilent:
 			kept.Reason = fettlev1alpha1.ReasonAgentSilent
