@@ -3,10 +3,6 @@ package controller
 import (
 	"sync"
 	"time"
-
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // arrivals knows since when each node waits to be looked at, so that it can be told how long it took until what was
@@ -45,34 +41,4 @@ func (a *arrivals) putBack(node string, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.since[node] = at
-}
-
-// timedQueue notes when nodes are added to it for the events that arrive, not for retries and timers.
-type timedQueue struct {
-	priorityqueue.PriorityQueue[reconcile.Request]
-	arrivals *arrivals
-}
-
-func newTimedQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request], a *arrivals) queueOf {
-	return &timedQueue{
-		PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter }),
-		arrivals:      a,
-	}
-}
-
-// Add implements workqueue.TypedInterface.
-func (q *timedQueue) Add(r reconcile.Request) {
-	q.arrivals.arrived(r.Name, time.Now())
-	q.PriorityQueue.Add(r)
-}
-
-// AddWithOpts implements priorityqueue.PriorityQueue.
-func (q *timedQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
-	if o.After == 0 && !o.RateLimited {
-		now := time.Now()
-		for _, r := range requests {
-			q.arrivals.arrived(r.Name, now)
-		}
-	}
-	q.PriorityQueue.AddWithOpts(o, requests...)
 }

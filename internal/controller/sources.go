@@ -40,7 +40,7 @@ func (n *nodes) start(mgr manager.Manager, concurrency int) error {
 		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) queueOf {
-			return newTimedQueue(name, limiter, &n.arrivals)
+			return newNodeQueue(name, limiter, &n.arrivals)
 		},
 	})
 	if err != nil {
