@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// nodeQueue holds the nodes to look at. Those that were there when the controller began come after those that something
-// happened to. It notes when nodes are added for events that arrive, not for retries and timers.
+// nodeQueue holds the nodes to look at. New ones come first: until they are looked at, pods may come to them. Those that were
+// there when the controller began come after those that something happened to. It notes when nodes are added for events that arrive, not for retries and timers.
 //
 // It is client-go's queue, ordered by lanes, in place of controller-runtime's own with priorities: that one hands items out
 // while it holds a lock which a worker needs to give one back, and now and then hangs for good when it is shut down.
@@ -46,10 +46,10 @@ func (q *nodeQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.R
 			q.AddRateLimited(r)
 		case o.After > 0:
 			q.AddAfter(r, o.After)
-		case o.Priority != nil && *o.Priority < 0:
-			q.lanes.canWait(r)
-			q.Add(r)
 		default:
+			if o.Priority != nil {
+				q.lanes.next(r, laneOf(*o.Priority))
+			}
 			q.Add(r)
 		}
 	}
@@ -61,54 +61,83 @@ func (q *nodeQueue) GetWithPriority() (r reconcile.Request, priority int, shutdo
 	return r, 0, shutdown
 }
 
-// lanes is the order of a queue: first in, first out, in each of two lanes.
+// lane is how soon a request is due.
+type lane int
+
+const (
+	first lane = iota
+	usual
+	last
+	laneCount
+)
+
+// newNode is the priority of nodes that are new. Below zero are those that were there when the controller began.
+const newNode = 1
+
+func laneOf(priority int) lane {
+	switch {
+	case priority > 0:
+		return first
+	case priority < 0:
+		return last
+	}
+	return usual
+}
+
+// lanes is the order of a queue: first in, first out, in each of the lanes.
 type lanes struct {
 	mu sync.Mutex
-	// patient are the requests whose next push can wait. Guarded by mu, and so is all else.
-	patient map[reconcile.Request]bool
-	// urgent comes before slow. Both are of requests.
-	urgent, slow list.List
-	waits        map[reconcile.Request]place
+	// said has the lane of requests that are about to be pushed, where it is not the usual one. Guarded by mu, and so is all
+	// else.
+	said   map[reconcile.Request]lane
+	queues [laneCount]list.List // of requests
+	waits  map[reconcile.Request]place
 }
 
 // place is where a request waits.
 type place struct {
-	in *list.List
+	in lane
 	at *list.Element
 }
 
 func newLanes() *lanes {
-	return &lanes{patient: map[reconcile.Request]bool{}, waits: map[reconcile.Request]place{}}
+	return &lanes{said: map[reconcile.Request]lane{}, waits: map[reconcile.Request]place{}}
 }
 
-// canWait is said of a request that is about to be pushed, unless it waits already.
-func (l *lanes) canWait(r reconcile.Request) {
+// next says the lane of a request that is about to be pushed. One that waits already moves only forward.
+func (l *lanes) next(r reconcile.Request, in lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.patient[r] = true
+	l.said[r] = in
+}
+
+// take gives what was said. mu is held.
+func (l *lanes) take(r reconcile.Request) lane {
+	in, said := l.said[r]
+	if !said {
+		return usual
+	}
+	delete(l.said, r)
+	return in
 }
 
 // Push implements workqueue.Queue.
 func (l *lanes) Push(r reconcile.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	in := &l.urgent
-	if l.patient[r] {
-		in = &l.slow
-	}
-	delete(l.patient, r)
-	l.waits[r] = place{in, in.PushBack(r)}
+	in := l.take(r)
+	l.waits[r] = place{in, l.queues[in].PushBack(r)}
 }
 
-// Touch implements workqueue.Queue: a request that waits is added again, and may have become urgent.
+// Touch implements workqueue.Queue: a request that waits is added again, and may have become more urgent.
 func (l *lanes) Touch(r reconcile.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.waits[r]; p.in == &l.slow && !l.patient[r] {
-		l.slow.Remove(p.at)
-		l.waits[r] = place{&l.urgent, l.urgent.PushBack(r)}
+	in := l.take(r)
+	if p, waits := l.waits[r]; waits && in < p.in {
+		l.queues[p.in].Remove(p.at)
+		l.waits[r] = place{in, l.queues[in].PushBack(r)}
 	}
-	delete(l.patient, r)
 }
 
 // Len implements workqueue.Queue.
@@ -122,11 +151,11 @@ func (l *lanes) Len() int {
 func (l *lanes) Pop() reconcile.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	in := &l.urgent
-	if in.Len() == 0 {
-		in = &l.slow
+	in := first
+	for l.queues[in].Len() == 0 {
+		in++
 	}
-	r, _ := in.Remove(in.Front()).(reconcile.Request)
+	r, _ := l.queues[in].Remove(l.queues[in].Front()).(reconcile.Request)
 	delete(l.waits, r)
 	return r
 }

@@ -31,6 +31,10 @@ func (q *nodeQueue) addPatiently(nodes ...string) {
 	}
 }
 
+func (q *nodeQueue) addNew(node string) {
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: new(newNode)}, requestFor(node))
+}
+
 // all takes everything out, in order.
 func (q *nodeQueue) all() (order []string) {
 	for q.Len() > 0 {
@@ -49,6 +53,8 @@ func TestWhatHappensComesBeforeWhatWasThere(t *testing.T) {
 	}{
 		{"in the order they came", func(q *nodeQueue) { q.Add(requestFor("b")); q.Add(requestFor("a")); q.Add(requestFor("b")) }, []string{"b", "a"}},
 		{"those that were there come last", func(q *nodeQueue) { q.addPatiently("a", "b"); q.Add(requestFor("c")) }, []string{"c", "a", "b"}},
+		{"new ones come first", func(q *nodeQueue) { q.addPatiently("a"); q.Add(requestFor("b")); q.addNew("c"); q.addNew("d") }, []string{"c", "d", "b", "a"}},
+		{"something more happens to a new one", func(q *nodeQueue) { q.Add(requestFor("a")); q.addNew("b"); q.Add(requestFor("b")) }, []string{"b", "a"}},
 		{"something happens to one that was there", func(q *nodeQueue) { q.addPatiently("a", "b", "c"); q.Add(requestFor("b")) }, []string{"b", "a", "c"}},
 		{"what is urgent does not become patient", func(q *nodeQueue) { q.Add(requestFor("a")); q.Add(requestFor("b")); q.addPatiently("a") }, []string{"a", "b"}},
 		{"patience does not last", func(q *nodeQueue) {
@@ -72,7 +78,7 @@ func TestWhatHappensComesBeforeWhatWasThere(t *testing.T) {
 			if got := q.all(); !slices.Equal(got, tc.want) {
 				t.Errorf("%q", got)
 			}
-			if len(q.lanes.waits)+q.lanes.urgent.Len()+q.lanes.slow.Len() > 0 {
+			if len(q.lanes.waits)+len(q.lanes.said)+q.lanes.queues[first].Len()+q.lanes.queues[usual].Len()+q.lanes.queues[last].Len() > 0 {
 				t.Errorf("left: %+v", q.lanes)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -48,7 +49,7 @@ func (n *nodes) start(mgr manager.Manager, concurrency int) error {
 	}
 	for _, s := range []source.Source{
 		source.Func(func(_ context.Context, queue queueOf) error { n.queue.Store(&queue); return nil }),
-		source.Kind(n.cache, &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{},
+		source.Kind(n.cache, &corev1.Node{}, &newFirst{},
 			predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 				revived := n.hear(e.ObjectNew)
 				return revived || matters(e.ObjectOld, e.ObjectNew)
@@ -68,6 +69,20 @@ func (n *nodes) start(mgr manager.Manager, concurrency int) error {
 		}
 	}
 	return nil
+}
+
+// newFirst adds a node that something happened to, and one that is new before all others.
+type newFirst struct {
+	handler.TypedEnqueueRequestForObject[*corev1.Node]
+}
+
+// Create implements handler.TypedEventHandler.
+func (h *newFirst) Create(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], queue queueOf) {
+	if ordered, is := queue.(priorityqueue.PriorityQueue[reconcile.Request]); is && !e.IsInInitialList {
+		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: new(newNode)}, reconcile.Request{NamespacedName: types.NamespacedName{Name: e.Object.Name}})
+		return
+	}
+	h.TypedEnqueueRequestForObject.Create(ctx, e, queue)
 }
 
 // enqueue makes the reconciler look at a node. Before the queue exists there is no need to: every node is looked at
