@@ -132,6 +132,7 @@ func (b *bench) begin(ctx context.Context) (err error) {
 		return err
 	}
 	b.running.processor()
+	b.tracker.take() // what came before is not to be measured
 	return nil
 }
 
@@ -239,7 +240,14 @@ func (b *bench) join(ctx context.Context, l *loop, prefix, pool string, count in
 		joined = append(joined, &node{name: f.Name(i), fine: make([]bool, b.rules)})
 	}
 	l.nodes = append(l.nodes, joined...)
-	return each(joined, func(n *node) error { return l.report(ctx, n) })
+	if err := each(joined, func(n *node) error { return l.report(ctx, n) }); err != nil {
+		return err
+	}
+	if err := b.settled(ctx); err != nil {
+		return err
+	}
+	b.tracker.take() // they had not changed before
+	return nil
 }
 
 func (b *bench) restLeases(rest bool) {

@@ -53,34 +53,45 @@ func newTracker(rules int) *tracker {
 // follow watches until the context ends, through restarts of the API server. It takes events one by one in the order in
 // which they arrive; an informer would show those of one node together when this process is behind.
 func (t *tracker) follow(ctx context.Context, clients kubernetes.Interface) {
+	version := ""
 	for ctx.Err() == nil {
-		if err := t.watch(ctx, clients); err != nil {
+		var err error
+		if version, err = t.watch(ctx, clients, version); err != nil {
 			_ = wait(ctx, 100*time.Millisecond) // the API server is away; who waits for what it shows has a limit
 		}
 	}
 }
 
-func (t *tracker) watch(ctx context.Context, clients kubernetes.Interface) error {
-	list, err := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
+// watch follows all nodes from a version on, from a list if there is none, until the API server ends the watch, as a busy one
+// does now and then. It gives the version to go on from.
+func (t *tracker) watch(ctx context.Context, clients kubernetes.Interface, version string) (string, error) {
+	if version == "" {
+		list, err := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			t.see(&list.Items[i], time.Now())
+		}
+		version = list.ResourceVersion
 	}
-	for i := range list.Items {
-		t.see(&list.Items[i], time.Now())
-	}
-	watch, err := clients.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	watch, err := clients.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{ResourceVersion: version})
 	if err != nil {
-		return err
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			version = ""
+		}
+		return version, err
 	}
 	defer watch.Stop()
 	for event := range watch.ResultChan() {
 		node, is := event.Object.(*corev1.Node)
-		if !is {
-			return apierrors.FromObject(event.Object)
+		if !is { // an error: what we know is too old
+			return "", apierrors.FromObject(event.Object)
 		}
+		version = node.ResourceVersion
 		t.see(node, time.Now())
 	}
-	return nil
+	return version, nil
 }
 
 func (t *tracker) see(node *corev1.Node, now time.Time) {
