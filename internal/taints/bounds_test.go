@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 )
@@ -107,6 +109,15 @@ func TestBounds(t *testing.T) {
 		{name: "a share is rounded up", bound: "15%", do: func(f *fleet) { f.say("False", ten...) }, want: "a b"},
 		{name: "none", bound: "0", do: func(f *fleet) { f.say("False", ten...) }},
 		{name: "all", bound: "100%", do: func(f *fleet) { f.say("False", ten...) }, want: strings.Join(ten, " ")},
+		{name: "a new rule does not take the whole fleet", bound: "2", do: func(f *fleet) {
+			for _, n := range f.nodes {
+				delete(n.Annotations, JudgedAnnotation)
+			}
+			f.rules = compileAll(rule(uidA, "network", atMost("2"), func(r *apiRule) { r.CreationTimestamp = metav1.NewTime(noon.Add(time.Hour)) }))
+			f.bounds = Bounds{}
+			f.bounds.Rebuild(f.rules, slices.Collect(maps.Values(f.nodes)))
+			f.say("False", ten...)
+		}, want: "a b"},
 		{name: "a new node is held in any case", bound: "1", do: func(f *fleet) {
 			f.say("False", "c", "d")
 			f.settle()

@@ -60,6 +60,8 @@ type Rule struct {
 	markerKey, oldMarkerKey string
 	// waits is true for rules with a minimum hold.
 	waits bool
+	// created is when the rule was made.
+	created metav1.Time
 	// remembers is true for rules that treat nodes that they have judged before differently.
 	remembers bool
 }
@@ -79,6 +81,7 @@ func Compile(rule *readinessv1alpha1.NodeReadinessRule) (*Rule, error) {
 		MaxTainted:    spec.MaxTainted,
 		TaintNewNodes: spec.TaintNewNodes,
 		Frozen:        spec.DryRun || spec.Suspend,
+		created:       rule.CreationTimestamp,
 		remembers:     spec.MaxTainted != nil,
 		markerKey:     readinessv1alpha1.BootstrapMarkerPrefix + string(rule.UID),
 		oldMarkerKey:  readinessv1alpha1.BootstrapMarkerPrefix + rule.Name,
@@ -160,8 +163,16 @@ func (r *Rule) knows(node *corev1.Node) bool {
 	if !r.remembers {
 		return true
 	}
-	if m, there := r.marked(node); there && r.rebooted(node, m) {
-		return false
-	}
-	return slices.Contains(readJudged(node), r.UID)
+	return !r.anew(node) && slices.Contains(readJudged(node), r.UID)
+}
+
+// anew : the node has passed the rule, and has to pass it again since it was rebooted.
+func (r *Rule) anew(node *corev1.Node) bool {
+	m, there := r.marked(node)
+	return there && r.rebooted(node, m)
+}
+
+// found reports whether the rule came to a node that was there before it, rather than the node to the rule.
+func (r *Rule) found(node *corev1.Node) bool {
+	return !r.anew(node) && node.CreationTimestamp.Before(&r.created)
 }

@@ -19,7 +19,7 @@ type Seen struct {
 	// known of objects.
 	Object func(node *corev1.Node, required readinessv1alpha1.ObjectRequirement) (ready corev1.ConditionStatus, message string)
 	// MayHold reports whether a rule with maxTainted may hold this node too. It is asked only for a node that does not
-	// fulfil the rule, that the rule has judged before, and that it does not hold yet. Nil: no rule is at its bound.
+	// fulfil the rule, that is not new to it, and that it does not hold yet. Nil: no rule is at its bound.
 	MayHold func(rule *Rule) bool
 }
 
@@ -32,7 +32,8 @@ func (s Seen) object(node *corev1.Node, required readinessv1alpha1.ObjectRequire
 }
 
 // spares reports whether the rule leaves a node that does not fulfil it as it is, since it is at its bound. Nodes that it
-// holds already stay held, and those it has never judged are held in any case.
+// holds already stay held, and new ones are held in any case; those that were there before the rule are not new, lest a
+// rule for which no reporter runs yet takes the whole fleet.
 func (r *Rule) spares(node *corev1.Node, seen Seen) bool {
-	return r.MaxTainted != nil && seen.MayHold != nil && !r.holds(node) && r.knows(node) && !seen.MayHold(r)
+	return r.MaxTainted != nil && seen.MayHold != nil && !r.holds(node) && (r.knows(node) || r.found(node)) && !seen.MayHold(r)
 }
