@@ -24,9 +24,8 @@ type Engine struct {
 	standings []standing // in the order of checks, like view and decided
 	view      []CheckState
 	decided   []bool
-	// summary is kept because Since must survive from report to report.
-	summary  Summary
-	revision uint64
+	summary   Summary
+	revision  uint64
 }
 
 // NewEngine starts with every check pending. Names must be unique and thresholds at least 1; a threshold below 1 counts
@@ -206,9 +205,28 @@ func (e *Engine) summarise(at time.Time) {
 	if worst != nil {
 		now = Summary{Verdict: worst.Verdict, Reason: worst.Reason}
 	}
-	now.Since = e.summary.Since
-	if now.Verdict != e.summary.Verdict || now.Reason != e.summary.Reason || seen && now.Since.IsZero() {
+	switch {
+	case now.Reason != ReasonPending:
+		now.Since = e.soSince(now)
+	case now.Verdict == e.summary.Verdict && now.Reason == e.summary.Reason && !e.summary.Since.IsZero():
+		now.Since = e.summary.Since
+	case seen: // what is pending came to nothing yet, and has no time of its own
 		now.Since = at
 	}
 	e.summary = now
+}
+
+// soSince is since when the machine is so: what is worst, since the first of the checks that say it came to say it; well,
+// since the last of all checks came to be well or not to apply.
+func (e *Engine) soSince(now Summary) (since time.Time) {
+	for i := range e.view {
+		s := &e.view[i]
+		bad := now.Reason != ""
+		switch {
+		case s.DryRun || bad && (s.Verdict != now.Verdict || s.Reason != now.Reason):
+		case since.IsZero(), bad && s.Since.Before(since), !bad && s.Since.After(since):
+			since = s.Since
+		}
+	}
+	return since
 }

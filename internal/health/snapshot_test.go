@@ -35,11 +35,20 @@ func TestSnapshotIsSmallAndSaysNothingOfLooks(t *testing.T) {
 
 func TestRestoreKeepsSince(t *testing.T) {
 	for _, letter := range []string{"o", "f", "u", "d"} {
-		s := newStory(t, health.Check{Name: "a", Condition: "x/A", Thresholds: once})
-		s.tell("a=" + letter + " +3000 restart a=" + letter)
-		if got := s.engine.Report().Checks[0].Since; !got.Equal(start) {
+		s := newStory(t, health.Check{Name: "a", Condition: "x/A", Thresholds: once}, health.Check{Name: "b", Condition: "x/B", Thresholds: once})
+		s.tell("b=o a=" + letter + " +3000 restart b=o +5 a=" + letter)
+		r := s.engine.Report()
+		if got := r.Checks[0].Since; !got.Equal(start) {
 			t.Errorf("%s since %s, want %s", letter, got, start)
 		}
+		if got := r.Summary.Since; !got.Equal(start) {
+			t.Errorf("the machine is %s since %s, want %s", r.Summary.Verdict, got, start)
+		}
+	}
+	s := newStory(t, health.Check{Name: "a", Condition: "x/A", Thresholds: once})
+	s.tell("a=f +3000 restart")
+	if r := s.engine.Report(); r.Summary.Verdict != health.Fatal || !r.Summary.Since.Equal(start) {
+		t.Errorf("before the first look after a restart: %+v", r.Summary)
 	}
 }
 

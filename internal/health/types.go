@@ -164,6 +164,8 @@ type Summary struct {
 	Verdict Verdict
 	// Reason is that of the worst check, empty when all are well.
 	Reason string
-	// Since is when Verdict or Reason last changed, zero before the first look.
+	// Since is when the worst check came to its verdict and reason, the first one where several say the same; when all are
+	// well, when the last of them came to be so; and of a machine that is pending, when it came to be. Zero before the
+	// first look.
 	Since time.Time
 }

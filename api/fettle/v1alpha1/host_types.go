@@ -88,7 +88,8 @@ type HostHealth struct {
 	// reason is that of the worst check, empty when all are well.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// since is when status or reason last changed, by the machine's clock.
+	// since is when the worst check came to this status and reason, or the last of all checks to be well, by the machine's
+	// clock.
 	Since metav1.Time `json:"since"`
 	// counts says how many checks stand at each verdict.
 	Counts CheckCounts `json:"counts"`
