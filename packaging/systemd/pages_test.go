@@ -27,17 +27,17 @@ func checkoutFor(t *testing.T) []machines.Bind {
 	}
 }
 
-// section is part of a page: its commands, and the configuration for the agent that it shows.
-type section struct {
-	commands []string
-	config   string
-}
+// section is part of a page: what it has its reader do, in its order.
+type section []step
+
+// step is a command, or a file whose content a page shows below its path, which the reader writes.
+type step struct{ command, path, text string }
 
 // sections of a page by their headings.
 func sections(t *testing.T, page string) map[string]section {
 	t.Helper()
 	found := map[string]section{}
-	heading, inConfig := "", false
+	heading, inFile := "", false
 	for line := range strings.Lines(read(t, "../../docs/"+page)) {
 		line = strings.TrimRight(line, "\n")
 		if title, ok := strings.CutPrefix(line, "## "); ok {
@@ -46,41 +46,67 @@ func sections(t *testing.T, page string) map[string]section {
 		s := found[heading]
 		code, isCode := strings.CutPrefix(line, "    ")
 		command, isCommand := strings.CutPrefix(code, "$ ")
+		path, isPath := strings.CutPrefix(code, "# /etc/")
 		switch {
 		case isCode && isCommand:
-			s.commands = append(s.commands, command)
-		case isCode && code == "# /etc/fettle/nodeagent.yaml":
-			inConfig = true
+			s = append(s, step{command: command})
+		case isCode && isPath:
+			s = append(s, step{path: "/etc/" + path})
+			inFile = true
 		case !isCode:
-			inConfig = false
-		case inConfig:
-			s.config += code + "\n"
+			inFile = false
+		case inFile:
+			s[len(s)-1].text += code + "\n"
 		}
 		found[heading] = s
 	}
 	return found
 }
 
-// follow runs a section's commands as a reader does: in order, as root in the checkout, those with kubectl beside an
-// administrator's kubeconfig. A reader whom status tells that something is not yet so looks again.
+// file is the content that a section shows of a file.
+func (s section) file(t *testing.T, path string) string {
+	t.Helper()
+	for _, step := range s {
+		if step.path == path {
+			return step.text
+		}
+	}
+	t.Fatalf("the page shows no %s", path)
+	return ""
+}
+
+// follow does what a section says as a reader does: in order, as root in the checkout, commands with kubectl beside an
+// administrator's kubeconfig. A reader whom status tells that something is not yet so looks again. Old and new
+// texts of what is another here than on the page come in pairs.
 func (f *fixture) follow(t *testing.T, page map[string]section, heading string, replace ...string) {
 	t.Helper()
-	s, there := page[heading]
-	if !there || len(s.commands) == 0 {
-		t.Fatalf("the page has no commands under %q", heading)
+	if len(page[heading]) == 0 {
+		t.Fatalf("the page has nothing to do under %q", heading)
 	}
-	for _, command := range s.commands {
-		command = strings.NewReplacer(replace...).Replace(command)
-		if strings.HasPrefix(command, "nodeagent status") {
+	here := strings.NewReplacer(replace...)
+	for _, s := range page[heading] {
+		command := here.Replace(s.command)
+		switch {
+		case s.path != "":
+			f.edit(t, s.path, here.Replace(s.text))
+		case strings.HasPrefix(command, "nodeagent status"):
 			f.await(t, command+" has nothing to complain of", func(ctx context.Context) bool {
 				_, err := f.Exec(ctx, "bash", "-euc", command)
 				return err == nil
 			})
-			continue
+		default:
+			if out, err := f.shell(t.Context(), command); err != nil {
+				t.Fatalf("%s: %v\n%s", command, err, out)
+			}
 		}
-		if out, err := f.shell(t.Context(), command); err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
+	}
+}
+
+// edit writes a file as an editor does: into a folder that is there.
+func (f *fixture) edit(t *testing.T, path, text string) {
+	t.Helper()
+	if out, err := f.Exec(t.Context(), "sh", "-c", `printf %s "$2" > "$1"`, "sh", path, text); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 
@@ -101,15 +127,9 @@ func TestThePagesForAMachineAlone(t *testing.T) {
 	}
 	t.Cleanup(p.Release)
 	page := sections(t, "standalone.md")
-	config := strings.ReplaceAll(page["Installing"].config, ":9190", ":"+p.String())
-	if !strings.Contains(config, "metricsAddress: 127.0.0.1:"+p.String()) {
-		t.Fatalf("the page's configuration is\n%s", config)
-	}
-	f := &fixture{Machine: machines.ForTest(t, machines.Options{
-		Name: "reader", Binds: checkoutFor(t), Files: []machines.File{{Path: "/etc/fettle/nodeagent.yaml", Text: config}},
-	})}
+	f := &fixture{Machine: machines.ForTest(t, machines.Options{Name: "reader", Binds: checkoutFor(t)})}
 	for _, heading := range []string{"Installing", "Asking how the machine is", "The journal"} {
-		f.follow(t, page, heading)
+		f.follow(t, page, heading, ":9190", ":"+p.String())
 	}
 	t.Run("troubleshooting", func(t *testing.T) {
 		page := sections(t, "troubleshooting.md")
@@ -130,15 +150,15 @@ func TestThePageForAMachineInACluster(t *testing.T) {
 	f := &fixture{}
 	kubeconfig := f.join(t, node)
 	page := sections(t, "bare-metal.md")
-	f.Machine = machines.ForTest(t, machines.Options{
-		Name: node, Binds: checkoutFor(t),
-		Files: []machines.File{
-			{Path: "/etc/fettle/kubeconfig", Text: read(t, kubeconfig), Mode: 0o600},
-			{Path: "/etc/fettle/nodeagent.yaml", Text: page["Installing"].config, Mode: 0o600},
-		},
-	})
+	f.Machine = machines.ForTest(t, machines.Options{Name: node, Binds: checkoutFor(t)})
+	shown := page["Identity"].file(t, "/etc/fettle/kubeconfig")
 	for _, heading := range []string{"Identity", "Installing", "Verifying", "Upgrading", "Removing it"} {
-		f.follow(t, page, heading)
+		f.follow(t, page, heading, shown, read(t, kubeconfig))
+		if heading == "Identity" {
+			if got := f.exec(t, "stat", "--format=%a %U", "/etc/fettle/kubeconfig"); got != "600 root" {
+				t.Errorf("the token can be read: %s", got)
+			}
+		}
 	}
 	if got, err := f.shell(t.Context(), `kubectl get node `+node+` --output=jsonpath='{.status.conditions[*].type}'`); err != nil || strings.Contains(got, "fettle.dev/") {
 		t.Errorf("after the removal the node has conditions %s, %v", got, err)

@@ -26,12 +26,12 @@ func TestReadme(t *testing.T) {
 	_, err = c.Kubectl(t.Context(), "create", "-f", writeNode(t, "gpu-17"))
 	must(t, err)
 	work := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(work, "nodeagent.yaml"), []byte(config), 0o644))
+	etc := filepath.Join(work, "etc")
 
 	// The two places in which a reader's machine is not this one.
 	here := strings.NewReplacer(
 		"https://github.com/fettle-dev/fettle", root+" fettle",
-		"/etc/fettle/nodeagent.yaml", filepath.Join(work, "nodeagent.yaml"),
+		"/etc/fettle", etc,
 	)
 	folder := work
 	for _, command := range commands {
@@ -39,6 +39,9 @@ func TestReadme(t *testing.T) {
 			continue
 		}
 		t.Run(command, func(t *testing.T) {
+			if strings.Contains(command, "nodeagent.yaml") { // which the reader has written into the folder by now
+				must(t, os.WriteFile(filepath.Join(etc, "nodeagent.yaml"), []byte(config), 0o644))
+			}
 			out, err := shell(t.Context(), c, folder, here.Replace(command))
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
