@@ -255,7 +255,7 @@ func TestCheckThatCannotBegin(t *testing.T) {
 		{name: "argument", args: []string{"check", "disk"}, code: 64, says: []string{`nodeagent: unknown command "disk" for "nodeagent check"`}},
 		{name: "argument of a command that runs for ever", args: []string{"run", "extra"}, code: 64, says: []string{`nodeagent: unknown command "extra" for "nodeagent run"`}},
 		{name: "flag of a command that runs for ever", args: []string{"run", "--colour"}, code: 64, says: []string{"nodeagent: unknown flag: --colour"}},
-		{name: "too few arguments", args: []string{"config", "validate"}, code: 64, says: []string{"nodeagent: accepts 1 arg(s), received 0"}},
+		{name: "too many arguments", args: []string{"config", "validate", "a", "b"}, code: 64, says: []string{"nodeagent: accepts at most 1 arg(s), received 2"}},
 		{name: "unknown command below another", args: []string{"probes", "nope"}, code: 64, says: []string{`nodeagent: unknown command "nope" for "nodeagent probes"`}},
 		{name: "unknown command below one that does something itself", args: []string{"metrics", "nope"}, code: 64, says: []string{`nodeagent: unknown command "nope" for "nodeagent metrics"`}},
 		{name: "unknown command", args: []string{"chekc"}, code: 64, says: []string{`nodeagent: unknown command "chekc" for "nodeagent"`}},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -23,15 +24,28 @@ func newConfigCommand() *cobra.Command {
 }
 
 func newConfigValidateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate FILE",
-		Short: "Checks a configuration file and lists everything that is wrong with it",
+	cmd := &cobra.Command{
+		Use:   "validate [FILE]",
+		Short: "Checks a configuration and lists everything that is wrong with it",
 		Long: `Checks a configuration file, or standard input for -, as the agent would read it, without environment and flags, and
-lists everything that is wrong with it as FILE:LINE: KEY: what is wrong (allowed: what would be right).
+lists everything that is wrong with it as FILE:LINE: KEY: what is wrong (allowed: what would be right). Without FILE it
+checks what run would go by with this environment and these flags: the file that they name, and themselves.
 
 Exit status: 0 valid, 2 not valid or not readable.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				source := config.NewSource(cmd.Flags(), catalogue.Kinds())
+				path, _ := source.Path()
+				if _, err := source.Load(); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s, environment and flags are valid\n", path)
+				return err
+			}
+			if cmd.Flags().NFlag() > 0 {
+				return endWith{exitUsage, errors.New("FILE is checked alone, without flags; leave it out to check what flags come to")}
+			}
 			if err := validate(args[0], cmd.InOrStdin()); err != nil {
 				return err
 			}
@@ -39,6 +53,8 @@ Exit status: 0 valid, 2 not valid or not readable.`,
 			return err
 		},
 	}
+	config.AddFlags(cmd.Flags())
+	return cmd
 }
 
 func validate(name string, stdin io.Reader) error {

@@ -34,6 +34,26 @@ standard input:2: foo: unknown key "foo" (allowed: nodeName, kubeconfig, stateDi
 	}
 }
 
+// Without a file named, what run would go by counts: a reload of the unit asks so.
+func TestConfigValidateWithoutAFile(t *testing.T) {
+	good := configFile(t, "")
+	t.Setenv("FETTLE_LOG_LEVEL", "debug")
+	if stdout, stderr, code := run(t, "config", "validate", "--config", good); code != 0 || stdout != good+", environment and flags are valid\n" {
+		t.Errorf("%d %q %s", code, stdout, stderr)
+	}
+	t.Setenv("FETTLE_LOG_LVEL", "debug")
+	stdout, stderr, code := run(t, "config", "validate", "--config", good, "--log-format", "xml")
+	if code != 2 || stdout != "" || !strings.Contains(stderr, `did you mean "FETTLE_LOG_LEVEL"?`) || !strings.Contains(stderr, "flag --log-format: ") {
+		t.Errorf("%d %q %s", code, stdout, stderr)
+	}
+	if stdout, stderr, code := run(t, "config", "validate", good); code != 0 || stdout != good+" is valid\n" {
+		t.Errorf("a file is not checked alone: %d %q %s", code, stdout, stderr)
+	}
+	if _, stderr, code := run(t, "config", "validate", "--log-format", "text", good); code != 64 || !strings.Contains(stderr, "FILE is checked alone") {
+		t.Errorf("%d %s", code, stderr)
+	}
+}
+
 // Of every kind of check there is, what is printed is a configuration that is the same again.
 func TestConfigPrintIsAConfiguration(t *testing.T) {
 	path := configFile(t, `- {name: raid, kind: exec, command: [/usr/bin/raid, --all], reason: RaidBroken, condition: example.com/Raid}

@@ -162,7 +162,7 @@ func TestStatusAloneWithAFault(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	containsAll(t, out, "none is configured; the agent runs alone", "EXPIRED 1h0m ago, is not renewed by the agent: a file is delivered: refused", "RESTART THE AGENT for stateDir", "A NEWER ONE IS WRONG", "\n  a.yaml:3: checks: x\n  a.yaml:4: log: y\n")
+	containsAll(t, out, "none is configured; the agent runs alone", "EXPIRED 1h0m ago, is not renewed by the agent: a file is delivered: refused", "RESTART THE AGENT for stateDir", ", NOT IN FORCE AS IT STANDS\n", "\n  a.yaml:3: checks: x\n  a.yaml:4: log: y\n")
 }
 
 func TestStatusWithoutAnAgent(t *testing.T) {

@@ -130,7 +130,7 @@ func configurationLine(c endpoints.Configuration, now time.Time) string {
 	if len(c.RestartNeeded) > 0 {
 		line += ", RESTART THE AGENT for " + strings.Join(c.RestartNeeded, ", ")
 	}
-	return line + word(c.Fault == "", "", ", A NEWER ONE IS WRONG")
+	return line + word(c.Fault == "", "", ", NOT IN FORCE AS IT STANDS")
 }
 
 func withDetail(said, detail string) string {

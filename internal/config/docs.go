@@ -34,8 +34,9 @@ const docsBegin = `The agent reads, the later over the earlier: its defaults, th
 has commas between its items, or is YAML in brackets: ` + "`[a, \"b, c\"]`" + `. A variable that starts with ` + "`FETTLE_`" + ` and is not
 listed here is a fault; those that a kubelet makes for Services are passed over.
 
-` + "`nodeagent config validate FILE`" + ` lists everything that is wrong with a file, ` + "`nodeagent config print`" + ` shows the values in
-force and where each came from.
+` + "`nodeagent config validate FILE`" + ` lists everything that is wrong with a file, without FILE also what is wrong with the
+environment; ` + "`nodeagent config print`" + ` shows the values in force and where each came from. The systemd unit takes variables
+from ` + "`/etc/fettle/nodeagent.env`" + `.
 
 A running agent takes a new file up by itself, also from a ConfigMap, and on SIGHUP. It takes it whole or not at all: while
 the file is not valid, is empty, or is gone, the last valid one stays in force and the agent's own check says what is wrong. Keys

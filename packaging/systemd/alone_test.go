@@ -228,17 +228,40 @@ func TestAMachineAlone(t *testing.T) {
 		}
 		f.await(t, "status says what is wrong", func(context.Context) bool {
 			out, _ := f.status(t)
-			return strings.Contains(out, "A NEWER ONE IS WRONG") && strings.Contains(out, "no-such-check")
+			return strings.Contains(out, "NOT IN FORCE AS IT STANDS") && strings.Contains(out, "no-such-check")
 		})
 		rewrite(file)
 		f.await(t, "the fault is gone", func(context.Context) bool {
 			out, _ := f.status(t)
-			return !strings.Contains(out, "A NEWER ONE IS WRONG")
+			return !strings.Contains(out, "NOT IN FORCE AS IT STANDS")
 		})
 		f.await(t, "the service is active", func(context.Context) bool { return f.show(t, "ActiveState") == "active" })
 		if now := f.show(t, "MainPID"); now != pid {
 			t.Errorf("process %s is another than %s", now, pid)
 		}
+	})
+	t.Run("a variable that is mistyped is told at a reload, and left out at a start", func(t *testing.T) {
+		const variables = "/etc/fettle/nodeagent.env"
+		f.edit(t, variables, "FETTLE_LOG_LVEL=debug\nFETTLE_LOG_FORMAT=journal\n")
+		if out, err := f.Exec(t.Context(), "systemctl", "reload", "nodeagent.service"); err == nil {
+			t.Errorf("a mistyped variable was taken: %s", out)
+		}
+		if !strings.Contains(f.exec(t, "journalctl", "--no-pager", "--output=cat", "--unit=nodeagent"), `did you mean "FETTLE_LOG_LEVEL"?`) {
+			t.Error("the journal does not say what is wrong")
+		}
+		f.exec(t, "systemctl", "restart", "nodeagent.service")
+		f.await(t, "status says what is left out", func(context.Context) bool {
+			out, code := f.status(t)
+			return code == 0 && strings.Contains(out, "NOT IN FORCE AS IT STANDS") && strings.Contains(out, "FETTLE_LOG_LVEL") &&
+				strings.Contains(out, "in force: the configuration without those values")
+		})
+		f.edit(t, variables, "FETTLE_LOG_FORMAT=journal\n")
+		f.exec(t, "systemctl", "reload", "nodeagent.service")
+		f.exec(t, "systemctl", "restart", "nodeagent.service")
+		f.await(t, "nothing is left out", func(context.Context) bool {
+			out, code := f.status(t)
+			return code == 0 && !strings.Contains(out, "NOT IN FORCE AS IT STANDS")
+		})
 	})
 	t.Run("an agent that was killed is seen to be gone, and to be back", func(t *testing.T) {
 		pid := f.show(t, "MainPID")
