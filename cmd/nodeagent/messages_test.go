@@ -38,6 +38,23 @@ func TestTroubleshootingQuotesWhatTheAgentSays(t *testing.T) {
 	}
 }
 
+// What a degraded machine is for a script, whoever writes one has from the pages.
+func TestPagesSayTheExitStatusesOfHelp(t *testing.T) {
+	const degraded = "also when something is degraded"
+	for page, command := range map[string]string{"README.md": "check", "docs/standalone.md": "status"} {
+		text, err := os.ReadFile("../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		help, _, _ := run(t, command, "--help")
+		for where, says := range map[string]string{page: string(text), command + " --help": help} {
+			if !strings.Contains(strings.Join(strings.Fields(says), " "), "healthy") || !strings.Contains(says, degraded) {
+				t.Errorf("%s does not say %q", where, degraded)
+			}
+		}
+	}
+}
+
 // sourceText is the text of the agent's source, with strings that are written in parts put together.
 func sourceText(t *testing.T) string {
 	t.Helper()
