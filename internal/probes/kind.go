@@ -68,8 +68,8 @@ type Env struct {
 	Agent Agent
 }
 
-// Agent is what checks of the agent itself are told. Its functions do not block, but for WatchConfig; nil ones say that
-// all is well.
+// Agent is what checks of the agent itself are told. Its functions do not block, but for those that watch; nil ones say
+// that all is well.
 type Agent struct {
 	// ConfigFault is what is wrong with the newest configuration, nil when it is in force.
 	ConfigFault func() error
@@ -77,6 +77,8 @@ type Agent struct {
 	WatchConfig func(ctx context.Context, look func())
 	// Heartbeat says how the Lease stands.
 	Heartbeat func() Heartbeat
+	// WatchHeartbeat calls look whenever what Heartbeat says may be another, and returns when ctx ends.
+	WatchHeartbeat func(ctx context.Context, look func())
 }
 
 // Heartbeat is how the Lease stands, for the check of the agent itself.

@@ -216,3 +216,32 @@ func TestInbox(t *testing.T) {
 		})
 	})
 }
+
+func TestAConflictThatIsOverIsNotPublished(t *testing.T) {
+	conflict := health.Report{Decided: true, Conditions: []health.Condition{
+		{Type: "fettle.dev/AgentReady", Status: health.StatusFalse, Reason: ReasonIdentityConflict},
+	}}
+	lease := Lost
+	r := New(nil, Options{Lease: func() Lease { return lease }})
+	next := func(after time.Duration) (Step, time.Duration) {
+		f, wait := r.facts(now.Add(after))
+		return Next(f), wait
+	}
+	r.report = conflict
+	if step, _ := next(0); step != Rest {
+		t.Errorf("during the conflict: %s", step)
+	}
+	lease = Held
+	if step, wait := next(time.Hour); step != Rest || wait != decisionWait {
+		t.Errorf("when the lease comes to be ours: %s, for %s", step, wait)
+	}
+	r.report = health.Report{Decided: true, Conditions: []health.Condition{{Type: "fettle.dev/AgentReady", Status: health.StatusTrue, Reason: health.ReasonOK}}}
+	if step, _ := next(time.Hour + time.Millisecond); step != ReadNode {
+		t.Errorf("when the check was looked at again: %s", step)
+	}
+	r.report = conflict
+	next(2 * time.Hour)
+	if step, _ := next(2*time.Hour + decisionWait); step != ReadNode {
+		t.Errorf("where the check is held at what it was: %s", step)
+	}
+}

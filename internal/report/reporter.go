@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,6 +54,7 @@ type Reporter struct {
 	// What follows belongs to Run alone.
 	report         health.Report
 	undecidedSince time.Time // zero: all is decided, or nothing was reported
+	outlivedSince  time.Time // since when the report is one from before the Lease came to be ours; zero: it is not
 	runtime        *Runtime
 
 	nodeKnown bool
@@ -230,6 +232,25 @@ func (r *Reporter) overdue(now time.Time) (overdue bool, wait time.Duration) {
 	return wait == 0, wait
 }
 
+// outlived reports whether the report is from before the Lease came to be ours: a report of a conflict is never for the
+// node, since an agent in conflict is silent. The next one is waited for, though not longer than for a decision, since
+// it says the same where the check is held at what it was; wait is how long it still is.
+func (r *Reporter) outlived(now time.Time) (outlived bool, wait time.Duration) {
+	if r.o.Lease() != Held || !tellsOfConflict(r.report) {
+		r.outlivedSince = time.Time{}
+		return false, 0
+	}
+	if r.outlivedSince.IsZero() {
+		r.outlivedSince = now
+	}
+	wait = max(decisionWait-now.Sub(r.outlivedSince), 0)
+	return wait > 0, wait
+}
+
+func tellsOfConflict(report health.Report) bool {
+	return slices.ContainsFunc(report.Conditions, func(c health.Condition) bool { return c.Reason == ReasonIdentityConflict })
+}
+
 func (r *Reporter) wish(now time.Time) wish {
 	overdue, _ := r.overdue(now)
 	return wish{decided: r.report.Conditions, pending: r.report.Pending, overdue: overdue}
@@ -238,9 +259,10 @@ func (r *Reporter) wish(now time.Time) wish {
 // facts are what the next step is decided on; wait is how long they stay as they are though nothing happens, 0 for ever.
 func (r *Reporter) facts(now time.Time) (f Facts, wait time.Duration) {
 	overdue, decisionWait := r.overdue(now)
+	outlived, outlivedWait := r.outlived(now)
 	f = Facts{
 		Lease:        r.o.Lease(),
-		Decided:      r.report.Decided || overdue || len(r.report.Conditions) > 0,
+		Decided:      !outlived && (r.report.Decided || overdue || len(r.report.Conditions) > 0),
 		NodeKnown:    r.nodeKnown,
 		NodeFresh:    r.nodeKnown && r.nodeFresh,
 		HostDecided:  r.report.Decided || overdue,
@@ -252,7 +274,7 @@ func (r *Reporter) facts(now time.Time) (f Facts, wait time.Duration) {
 	if f.HostOurs && f.RuntimeKnown {
 		f.HostRight, hostWait = r.hostRight(now)
 	}
-	return f, soonest(decisionWait, nodeWait, hostWait)
+	return f, soonest(decisionWait, outlivedWait, nodeWait, hostWait)
 }
 
 func (r *Reporter) do(ctx context.Context, step Step) error {

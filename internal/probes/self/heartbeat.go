@@ -35,15 +35,23 @@ var Heartbeat = probes.Define(probes.Kind{
 	Interval:    10 * time.Second,
 	Timeout:     time.Second,
 	Thresholds:  health.Thresholds{Failure: 1, Success: 1},
-}, func() NoOptions { return NoOptions{} }, newHeartbeat)
+}, func() NoOptions { return NoOptions{} }, func(env probes.Env, _ NoOptions) probes.Probe { return heartbeatCheck{env.Agent} })
 
-func newHeartbeat(env probes.Env, _ NoOptions) probes.Probe {
-	return probes.Func(func(context.Context) health.Result {
-		if env.Agent.Heartbeat == nil {
-			return judgeHeartbeat(probes.Heartbeat{})
-		}
-		return judgeHeartbeat(env.Agent.Heartbeat())
-	})
+type heartbeatCheck struct{ agent probes.Agent }
+
+// Run looks once.
+func (c heartbeatCheck) Run(context.Context) health.Result {
+	if c.agent.Heartbeat == nil {
+		return judgeHeartbeat(probes.Heartbeat{})
+	}
+	return judgeHeartbeat(c.agent.Heartbeat())
+}
+
+// Watch has a look whenever the lease stands otherwise: what was found before would be told of an agent that is no longer so.
+func (c heartbeatCheck) Watch(ctx context.Context, look func()) {
+	if c.agent.WatchHeartbeat != nil {
+		c.agent.WatchHeartbeat(ctx, look)
+	}
 }
 
 func judgeHeartbeat(h probes.Heartbeat) health.Result {

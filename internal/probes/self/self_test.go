@@ -42,9 +42,9 @@ func TestConfig(t *testing.T) {
 	})
 }
 
-func TestConfigIsLookedAtWhenItChanges(t *testing.T) {
+func TestChecksAreLookedAtWhenWhatTheyAreToldChanges(t *testing.T) {
 	changes := make(chan struct{})
-	agent := probes.Agent{WatchConfig: func(ctx context.Context, look func()) {
+	each := func(ctx context.Context, look func()) {
 		for {
 			select {
 			case <-ctx.Done():
@@ -53,16 +53,28 @@ func TestConfigIsLookedAtWhenItChanges(t *testing.T) {
 				look()
 			}
 		}
-	}}
-	watcher := configCheck{agent}
-	ctx, stop := context.WithCancel(t.Context())
-	looks, ended := make(chan struct{}), make(chan struct{})
-	go func() { watcher.Watch(ctx, func() { looks <- struct{}{} }); close(ended) }()
-	changes <- struct{}{}
-	<-looks
-	stop()
-	<-ended
-	configCheck{}.Watch(ctx, nil) // returns when there is nothing to watch
+	}
+	for name, tc := range map[string]struct {
+		kind  probes.Kind
+		agent probes.Agent
+	}{
+		"configuration": {kind: Config, agent: probes.Agent{WatchConfig: each}},
+		"heartbeat":     {kind: Heartbeat, agent: probes.Agent{WatchHeartbeat: each}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watcher := func(agent probes.Agent) probes.Watcher {
+				return tc.kind.Build(probes.Env{Agent: agent}, tc.kind.NewOptions()).(probes.Watcher)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			looks, ended := make(chan struct{}), make(chan struct{})
+			go func() { watcher(tc.agent).Watch(ctx, func() { looks <- struct{}{} }); close(ended) }()
+			changes <- struct{}{}
+			<-looks
+			stop()
+			<-ended
+			watcher(probes.Agent{}).Watch(ctx, nil) // returns when there is nothing to watch
+		})
+	}
 }
 
 func TestHeartbeat(t *testing.T) {
