@@ -6,13 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // ErrDamaged says that a file exists but is truncated, altered, or of a format the reader does not know.
 var ErrDamaged = errors.New("state file is damaged or of an unknown format")
+
+// maxSize of a state file in bytes. What is larger is none: reading it could take the memory of the machine.
+const maxSize = 16 << 20
 
 // envelope is what lies on disk. SHA256 covers the bytes of Content as they stand in the file.
 type envelope struct {
@@ -32,6 +37,9 @@ func Write(path string, format int, content any) error {
 	if err != nil {
 		return fmt.Errorf("encode state file %s: %w", path, err)
 	}
+	if len(file) >= maxSize {
+		return fmt.Errorf("write state file %s: %d bytes are more than it may hold", path, len(file))
+	}
 	if err := replace(path, append(file, '\n')); err != nil {
 		return fmt.Errorf("write state file %s: %w", path, err)
 	}
@@ -41,7 +49,7 @@ func Write(path string, format int, content any) error {
 // Read fills content from path. The error is fs.ErrNotExist when nothing was ever written, and ErrDamaged when the
 // file is not one that Write left, or has another format.
 func Read(path string, format int, content any) error {
-	file, err := os.ReadFile(path)
+	file, err := readRegular(path)
 	if err != nil {
 		return fmt.Errorf("read state file: %w", err)
 	}
@@ -59,6 +67,26 @@ func Read(path string, format int, content any) error {
 		return fmt.Errorf("read state file %s: %w: %w", path, ErrDamaged, err)
 	}
 	return nil
+}
+
+// readRegular reads a file, and waits for nobody to write into a pipe.
+func readRegular(path string) (content []byte, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	switch is, err := f.Stat(); {
+	case err != nil:
+		return nil, err
+	case !is.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: %w: it is not a regular file but %s", path, ErrDamaged, is.Mode())
+	}
+	content, err = io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err == nil && len(content) > maxSize {
+		err = fmt.Errorf("%s: %w: it is larger than %d bytes", path, ErrDamaged, maxSize)
+	}
+	return content, err
 }
 
 func checksum(b []byte) string {
@@ -80,8 +108,12 @@ func replace(path string, content []byte) error {
 	return syncDir(dir)
 }
 
+// writeSynced makes the file anew: what lies there may be a pipe that nobody reads, or a link to a file of another.
 func writeSynced(path string, content []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err := os.Remove(path); err != nil && !Missing(err) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
