@@ -148,7 +148,7 @@ func TestAKeyThatCannotBeReadStays(t *testing.T) {
 			must(t, statefile.Write(path, keyFormat, keyFile{Suite: keyPrefix, Private: []byte("short")}))
 		}, "restore the file, or remove it"},
 		{"readable by others", func(t *testing.T, path string) { must(t, os.Chmod(path, 0o644)) }, "mode 0644"},
-		{"a folder", func(t *testing.T, path string) { must(t, os.Remove(path)); must(t, os.Mkdir(path, 0o700)) }, "is a directory"},
+		{"a folder", func(t *testing.T, path string) { must(t, os.Remove(path)); must(t, os.Mkdir(path, 0o700)) }, "not a regular file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
