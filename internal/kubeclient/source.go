@@ -81,39 +81,6 @@ func (s Source) Candidates() ([]Candidate, error) {
 
 func (s Source) tokenFile() string { return filepath.Join(s.ServiceAccountDir, "token") }
 
-func fromKubeconfig(path string) (Candidate, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return Candidate{}, fmt.Errorf("read kubeconfig: %w", err)
-	}
-	loaded, err := clientcmd.Load(content)
-	if err != nil {
-		return Candidate{}, fmt.Errorf("read kubeconfig %s: %w", path, err)
-	}
-	for _, cluster := range loaded.Clusters {
-		cluster.LocationOfOrigin = path
-	}
-	for _, user := range loaded.AuthInfos {
-		user.LocationOfOrigin = path
-	}
-	if err := clientcmd.ResolveLocalPaths(loaded); err != nil {
-		return Candidate{}, fmt.Errorf("read kubeconfig %s: %w", path, err)
-	}
-	// Not the deferred loader of clientcmd: it turns to the pod's ServiceAccount when the file is empty.
-	config, err := clientcmd.NewNonInteractiveClientConfig(*loaded, "", &clientcmd.ConfigOverrides{}, nil).ClientConfig()
-	switch {
-	case clientcmd.IsEmptyConfig(err):
-		return Candidate{}, fmt.Errorf("use kubeconfig %s: it names no cluster", path)
-	case err != nil:
-		return Candidate{}, fmt.Errorf("use kubeconfig %s: %w", path, err)
-	}
-	authority, err := readIfNamed(config.CAFile)
-	if err != nil {
-		return Candidate{}, fmt.Errorf("use kubeconfig %s: %w", path, err)
-	}
-	return Candidate{Config: config, Origin: "kubeconfig " + path, Fingerprint: fingerprint(content, authority)}, nil
-}
-
 // inCluster pairs the pod's token and authority with every address known for the API server: those the host's kubelet
 // uses, then the service's, which works only while the service proxy does.
 func (s Source) inCluster() ([]Candidate, error) {
@@ -125,7 +92,7 @@ func (s Source) inCluster() ([]Candidate, error) {
 	var candidates []Candidate
 	seen := map[string]bool{}
 	add := func(c *clientcmdapi.Cluster, origin string) {
-		if c.Server == "" || seen[c.Server] {
+		if c.Server == "" || seen[c.Server] || hasCredentials(c.Server) {
 			return
 		}
 		seen[c.Server] = true
@@ -175,13 +142,6 @@ func (s Source) kubeletCluster(path string) (*clientcmdapi.Cluster, bool) {
 	}
 	cluster, ok := loaded.Clusters[current.Cluster]
 	return cluster, ok
-}
-
-func readIfNamed(path string) ([]byte, error) {
-	if path == "" {
-		return nil, nil
-	}
-	return os.ReadFile(path)
 }
 
 func fingerprint(parts ...[]byte) string {

@@ -70,6 +70,8 @@ func TestCandidates(t *testing.T) {
 		{name: "an empty one too", source: Source{Kubeconfig: write(t, folder+"/empty", ""), ServiceAccountDir: pod}, fails: folder + "/empty"},
 		{name: "one that is no YAML too", source: Source{Kubeconfig: write(t, folder+"/torn", agentConf[:200]+"\n: [")}, fails: folder + "/torn"},
 		{name: "one whose context is missing too", source: Source{Kubeconfig: write(t, folder+"/lost", strings.Replace(agentConf, "current-context: here", "current-context: there", 1))}, fails: "there"},
+		{name: "one with a value that is not base64 names it", source: Source{Kubeconfig: write(t, folder+"/base64", strings.Replace(agentConf, "tokenFile: token", `client-certificate-data: "", client-key-data: "*"`, 1))}, fails: "client-key-data of user kubelet"},
+		{name: "an authority too", source: Source{Kubeconfig: write(t, folder+"/authority", strings.Replace(agentConf, "tls-server-name: apiserver", "certificate-authority-data: '*'", 1))}, fails: "certificate-authority-data of cluster ours"},
 		{
 			name:   "in a pod the kubelet's address comes before the service's",
 			source: Source{ServiceAccountDir: pod, ServiceHost: "10.96.0.1", ServicePort: "443", KubeletKubeconfigs: []string{"/absent", "/k"}, ReadHostFile: host(map[string]string{"/k": kubeletConf})},
@@ -79,6 +81,11 @@ func TestCandidates(t *testing.T) {
 			name:   "two files of one address are one candidate, a broken one is none",
 			source: Source{ServiceAccountDir: pod, ServiceHost: "fd00::1", ServicePort: "443", KubeletKubeconfigs: []string{"/bad", "/k", "/l"}, ReadHostFile: host(map[string]string{"/bad": ": [", "/k": kubeletConf, "/l": kubeletConf})},
 			want:   []string{"https://10.0.0.1:6443", "https://[fd00::1]:443"},
+		},
+		{
+			name:   "a kubelet's address with credentials in it is none",
+			source: Source{ServiceAccountDir: pod, ServiceHost: "10.96.0.1", ServicePort: "443", KubeletKubeconfigs: []string{"/k"}, ReadHostFile: host(map[string]string{"/k": strings.Replace(kubeletConf, "10.0.0.1", "u:S3CRET@10.0.0.1", 1)})},
+			want:   []string{"https://10.96.0.1:443"},
 		},
 		{name: "a pod without an address says so", source: Source{ServiceAccountDir: pod}, fails: "KUBERNETES_SERVICE_HOST"},
 		{name: "a pod without an authority says so", source: Source{ServiceAccountDir: noCA, ServiceHost: "h", ServicePort: "1"}, fails: "ca.crt"},
@@ -121,6 +128,22 @@ func TestCandidates(t *testing.T) {
 			t.Errorf("config is %+v", c)
 		}
 	})
+}
+
+func TestNoErrorShowsACredential(t *testing.T) {
+	for _, address := range []string{
+		`server: "https://u:S3CRET@127.0.0.1:1/"`, `server: "u:S3CRET@127.0.0.1:1"`, `server: "https://u:S3CRET@127.0.0.1:x/"`,
+		`server: "https://10.0.0.1", proxy-url: "http://u:S3CRET@proxy:x"`,
+		`server: "https://10.0.0.1", proxy-url: "ftp://u:S3CRET@proxy"`, `server: "https://10.0.0.1", proxy-url: "u:S3CRET@proxy"`,
+	} {
+		folder := t.TempDir()
+		write(t, filepath.Join(folder, "token"), "t")
+		path := write(t, filepath.Join(folder, "kubeconfig"), strings.Replace(agentConf, `server: "https://10.0.0.1:6443"`, address, 1))
+		c := Connector{Source: Source{Kubeconfig: path}, NodeName: "n", Log: slog.New(slog.DiscardHandler)}
+		if _, err := c.Try(t.Context()); err == nil || strings.Contains(err.Error(), "S3CRET") || !strings.Contains(err.Error(), "cluster ours") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
 }
 
 func TestChanged(t *testing.T) {
