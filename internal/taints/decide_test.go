@@ -40,12 +40,7 @@ func TestDecide(t *testing.T) {
 			name: "a held node that got ready is let go and the record vanishes",
 			node: node(ready, tainted(foreign, pending), owns(networkKey, ns, uidA)), rules: []*apiRule{rule(uidA, "network")},
 			taints: []string{foreign}, changes: map[ID]Action{{networkKey, ns}: Removed}, by: map[ID]types.UID{{networkKey, ns}: uidA},
-			check: func(n *corev1.Node) string {
-				if _, there := n.Annotations[RecordAnnotation]; there {
-					return "the record is still there"
-				}
-				return ""
-			},
+			check: unrecorded,
 		},
 		{
 			name: "a held node stays held without a write",
@@ -246,6 +241,23 @@ func TestDecide(t *testing.T) {
 			changes: map[ID]Action{{networkKey, ns}: Adopted},
 		},
 		{
+			name: "a record that claims taints which no rule can own does not make them ours, and the claim goes",
+			node: node(ready, tainted(foreign, "dedicated=gpu:NoExecute", "node-role.kubernetes.io/control-plane=:NoSchedule", "node.cloudprovider.kubernetes.io/uninitialized=:NoSchedule"),
+				annotated(RecordAnnotation, `[{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule","rules":["`+string(uidA)+`"]},`+
+					`{"key":"dedicated","effect":"NoExecute","rules":["`+string(uidA)+`"]},`+
+					`{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule","rules":["`+string(uidB)+`"]},`+
+					`{"key":"node.cloudprovider.kubernetes.io/uninitialized","effect":"NoSchedule","rules":["x"]}]`)),
+			rules:  []*apiRule{rule(uidA, "network")},
+			taints: []string{foreign, "dedicated=gpu:NoExecute", "node-role.kubernetes.io/control-plane=:NoSchedule", "node.cloudprovider.kubernetes.io/uninitialized=:NoSchedule"},
+			check:  unrecorded,
+		},
+		{
+			name: "a record that claims such a taint beside one of ours lets ours go alone",
+			node: node(tainted(foreign, pending), annotated(RecordAnnotation, `[{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule","rules":["`+string(uidA)+`"]},`+
+				`{"key":"`+networkKey+`","effect":"NoSchedule","rules":["`+string(uidA)+`"]}]`)),
+			taints: []string{foreign}, changes: map[ID]Action{{networkKey, ns}: Removed}, check: unrecorded,
+		},
+		{
 			name: "a node without annotations", node: node(func(n *corev1.Node) { n.Annotations = nil }), rules: []*apiRule{rule(uidA, "network")},
 			taints: []string{pending}, changes: map[ID]Action{{networkKey, ns}: Added},
 		},
@@ -312,6 +324,13 @@ func (tc decideCase) run(t *testing.T) {
 	if again := Decide(after, compileAll(tc.rules...), tc.seen); !again.Empty() || len(again.Changes) > 0 {
 		t.Errorf("a second look wants to change more: %+v", again)
 	}
+}
+
+func unrecorded(n *corev1.Node) string {
+	if record, there := n.Annotations[RecordAnnotation]; there {
+		return "there is still a record: " + record
+	}
+	return ""
 }
 
 func markersOf(n *corev1.Node) []string {

@@ -15,12 +15,15 @@ import (
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 )
 
-// The generated world is small, so that rules collide: four keys, three effects, three condition types, two pools.
+// The generated world is small, so that rules collide: four keys, three effects, three condition types, two pools. Nodes
+// have taints that no rule can own, too, and records may claim them.
 var (
-	someKey    = rapid.SampledFrom([]string{"r.example.com/a", "r.example.com/b", "r.example.com/c", "dedicated"})
+	someKey    = rapid.SampledFrom([]string{"r.example.com/a", "r.example.com/b", "r.example.com/c", "r.example.com/d"})
+	anyKey     = rapid.OneOf(someKey, rapid.SampledFrom(unownable))
 	someEffect = rapid.SampledFrom([]corev1.TaintEffect{"NoSchedule", "PreferNoSchedule", "NoExecute"})
 	someType   = rapid.SampledFrom([]string{"A", "B", "C"})
 	someStatus = rapid.SampledFrom([]corev1.ConditionStatus{"True", "False", "Unknown"})
+	unownable  = []string{"dedicated", "node.kubernetes.io/not-ready"}
 	somePool   = rapid.SampledFrom([]string{"workers", "control"})
 )
 
@@ -110,7 +113,7 @@ func drawNode(t *rapid.T) *corev1.Node {
 	}
 	seen := map[ID]bool{}
 	for range rapid.IntRange(0, 4).Draw(t, "taints") {
-		taint := corev1.Taint{Key: someKey.Draw(t, "key"), Effect: someEffect.Draw(t, "effect"), Value: "z"}
+		taint := corev1.Taint{Key: anyKey.Draw(t, "key"), Effect: someEffect.Draw(t, "effect"), Value: "z"}
 		if !seen[idOf(taint)] {
 			seen[idOf(taint)] = true
 			n.Spec.Taints = append(n.Spec.Taints, taint)
@@ -120,7 +123,7 @@ func drawNode(t *rapid.T) *corev1.Node {
 		return n
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "owned") {
-		owns(someKey.Draw(t, "key"), someEffect.Draw(t, "effect"), ruleUID(rapid.IntRange(0, 6).Draw(t, "owner")))(n)
+		owns(anyKey.Draw(t, "key"), someEffect.Draw(t, "effect"), ruleUID(rapid.IntRange(0, 6).Draw(t, "owner")))(n)
 	}
 	n.Status.NodeInfo.BootID = rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "boot")
 	if rapid.Bool().Draw(t, "marked") {
@@ -164,6 +167,9 @@ func TestDecideNeverTouchesForeignTaints(t *testing.T) {
 		n, rules := drawNode(t), compileAll(drawRules(t)...)
 		ours := map[ID]bool{}
 		for id := range ReadRecord(n) {
+			if slices.Contains(unownable, id.Key) {
+				t.Fatalf("%s counts as ours", id)
+			}
 			ours[id] = true
 		}
 		for _, rule := range rules.All() {

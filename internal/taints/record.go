@@ -3,6 +3,7 @@ package taints
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +22,12 @@ type recordEntry struct {
 }
 
 // ReadRecord reads a node's record. A record that somebody broke counts as none: taints that are still wanted are
-// adopted anew, and the others are no longer known to be ours and stay.
+// adopted anew, and the others are no longer known to be ours and stay. Entries of taints that no rule could own count as
+// none, too: whoever wrote them, it was not the controller.
+//
+// All others are believed, also those of rules that nobody knows. A rule that was deleted, or whose taints were edited, while
+// the controller was away is found by its entries alone, so their word cannot be checked against the rules. What keeps others
+// from writing entries is the policy noderecords.fettle.dev in deploy/controller.
 func ReadRecord(node *corev1.Node) Record {
 	var entries []recordEntry
 	if json.Unmarshal([]byte(node.Annotations[RecordAnnotation]), &entries) != nil {
@@ -30,9 +36,23 @@ func ReadRecord(node *corev1.Node) Record {
 	record := make(Record, len(entries))
 	for _, e := range entries {
 		id := ID{Key: e.Key, Effect: e.Effect}
+		if !ownable(id) {
+			continue
+		}
 		record[id] = append(record[id], e.Rules...)
 	}
 	return record
+}
+
+// ownable reports whether a rule could name such a taint: its key has a prefix, and not one of Kubernetes' own. The custom
+// resource of the rules demands the same.
+func ownable(id ID) bool {
+	prefix, _, prefixed := strings.Cut(id.Key, "/")
+	switch prefix {
+	case "node.kubernetes.io", "node-role.kubernetes.io", "node.cloudprovider.kubernetes.io":
+		return false
+	}
+	return prefixed
 }
 
 // Names reports whether the record has a taint on account of the rule.
