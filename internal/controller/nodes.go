@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -120,6 +121,11 @@ func (n *nodes) agentOf(node *corev1.Node, host *fettlev1alpha1.Host) taints.Age
 	}
 	if host.Status.Agent != nil {
 		agent.BootID = host.Status.Agent.BootID
+	}
+	for _, name := range host.Status.ConditionTypes {
+		if !strings.HasPrefix(name, fettlev1alpha1.ConditionPrefix) {
+			agent.Types = append(agent.Types, name)
+		}
 	}
 	return agent
 }

@@ -2,6 +2,7 @@ package taints
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,8 @@ type Agent struct {
 	QuietSince time.Time
 	// BootID is of the boot that the agent reported from last, or empty.
 	BootID string
+	// Types are the condition types without our prefix that the agent publishes, too.
+	Types []string
 }
 
 // sign is when the reporter of a condition was heard last. The zero value is that of a condition that the node does not have.
@@ -207,7 +210,7 @@ func (h History) Doubtful(node *corev1.Node, rules *Rules, now time.Time) bool {
 	for _, rule := range rules.Selecting(node) {
 		for _, required := range rule.Requirements {
 			s, heard := h.signs[required.Type]
-			if !heard || required.MaxAge == nil || isOurs(required.Type) || rule.Completed(node) {
+			if !heard || required.MaxAge == nil || h.isAgents(required.Type) || rule.Completed(node) {
 				continue
 			}
 			if limit := required.MaxAge.Duration; h.age(required.Type, now) > limit && now.Sub(s.confirmed) > limit {
@@ -228,15 +231,15 @@ func (h History) Confirm(now time.Time) History {
 	return h
 }
 
-// isOurs reports whether a condition type is one of our own agent's, which is alive or not by its lease.
-func isOurs(conditionType string) bool {
-	return strings.HasPrefix(conditionType, fettlev1alpha1.ConditionPrefix)
+// isAgents reports whether a condition type is one of our own agent's, which is alive or not by its lease.
+func (h History) isAgents(conditionType string) bool {
+	return strings.HasPrefix(conditionType, fettlev1alpha1.ConditionPrefix) || slices.Contains(h.agent.Types, conditionType)
 }
 
 // age is how long the reporter of a condition has given no sign of life.
 func (h History) age(conditionType string, now time.Time) time.Duration {
 	since := h.signs[conditionType].at
-	if isOurs(conditionType) {
+	if h.isAgents(conditionType) {
 		since = h.agent.QuietSince
 	}
 	switch {
@@ -251,7 +254,7 @@ func (h History) age(conditionType string, now time.Time) time.Duration {
 // expires is when a condition that the node has becomes too old, or zero for one that is already, or is not ageing.
 func (h History) expires(required readinessv1alpha1.ConditionRequirement, node *corev1.Node, now time.Time) time.Time {
 	age := h.age(required.Type, now)
-	if find(node, required.Type) == nil || isOurs(required.Type) && h.agent.QuietSince.IsZero() || age > required.MaxAge.Duration {
+	if find(node, required.Type) == nil || h.isAgents(required.Type) && h.agent.QuietSince.IsZero() || age > required.MaxAge.Duration {
 		return time.Time{}
 	}
 	return now.Add(required.MaxAge.Duration - age + time.Millisecond) // too old is later than exactly then
@@ -264,7 +267,7 @@ func (h History) outlived(conditionType string) bool {
 	if !s.before {
 		return false
 	}
-	if isOurs(conditionType) {
+	if h.isAgents(conditionType) {
 		return h.agent.BootID != "" && h.agent.BootID != h.boot
 	}
 	return !s.heartbeat.IsZero()

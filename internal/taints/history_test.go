@@ -319,6 +319,21 @@ func TestConditionsOfALivingAgentDoNotAge(t *testing.T) {
 	})
 }
 
+// An agent that is configured so publishes conditions with another prefix, and its Host says which.
+func TestConditionsOfALivingAgentDoNotAgeWhateverTheirPrefix(t *testing.T) {
+	scratch := "example.com/ScratchReady"
+	r := rule(uidA, "scratch", needs(scratch, "True"), ages(time.Minute))
+	agent := func(is Agent) func(*watched) { return func(w *watched) { w.agent = is } }
+	follow(t, node(has(scratch, "True")), r, []step{
+		{do: agent(Agent{Types: []string{scratch}})},
+		{after: 24 * time.Hour, do: nothing},
+		{do: agent(Agent{Types: []string{scratch}, QuietSince: noon.Add(24*time.Hour - 30*time.Second)}), due: 30*time.Second + ms},
+		{after: 31 * time.Second, do: nothing, held: true},
+		{do: agent(Agent{Types: []string{scratch}})},
+		{do: agent(Agent{}), held: true}, // no longer the agent's: whoever reports it has not been heard for a day
+	})
+}
+
 func TestRegating(t *testing.T) {
 	clock := noon.Add(time.Hour)
 	for _, tc := range []struct {
