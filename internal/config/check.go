@@ -39,9 +39,9 @@ type CheckSettings struct {
 	DependsOn        []string        `key:"dependsOn" doc:"checks without which this one says nothing: while one of them is fatal or unknown, this one is no fault of its own" default:"those of the kind"`
 }
 
-// Flapping : Changes changes of verdict within Within.
+// Flapping : Changes changes of verdict, or of reason while the verdict stands, within Within.
 type Flapping struct {
-	Changes int           `key:"changes" doc:"changes of verdict that are too many; 0: any number is believed" min:"0" max:"100"`
+	Changes int           `key:"changes" doc:"changes of verdict, or of reason while the verdict stands, that are too many; 0: any number is believed" min:"0" max:"100"`
 	Within  time.Duration `key:"within" doc:"time within which they are too many" min:"1s" max:"24h"`
 }
 

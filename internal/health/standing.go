@@ -16,6 +16,7 @@ type standing struct {
 	// wording holds the message of what the looks come to; worded is what that was.
 	wording Wording
 	worded  Finding
+	turns   turns
 
 	// found is what the looks, or the latch, last came to; changes are the changes of its verdict, oldest first.
 	found   Finding
@@ -59,6 +60,7 @@ func (s *standing) observe(c *Check, r Result, at time.Time) {
 	if r.Reason != ReasonTimeout { // a look that timed out has not come to an end
 		s.heard = at
 	}
+	s.steady(c.Flapping, at)
 	s.reword(c, at)
 }
 

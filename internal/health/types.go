@@ -41,7 +41,8 @@ const (
 	ReasonPanicked = "CheckPanicked"
 	// ReasonLooksDisagree : enough looks in a row to be believed, but they contradict each other.
 	ReasonLooksDisagree = "LooksDisagree"
-	// ReasonFlapping : the check changed its verdict too often; it is held at its worst until it is quiet.
+	// ReasonFlapping : the check changed its verdict too often, and is held at its worst until it is quiet; or its reason
+	// did, and its verdict stands.
 	ReasonFlapping = "Flapping"
 	// ReasonStale : no look came to an end for longer than the check's StaleAfter.
 	ReasonStale = "ResultStale"
@@ -105,7 +106,8 @@ const (
 	SeverityInfo Severity = "info"
 )
 
-// Flapping says when a check changes too often to be believed: Changes changes of verdict within Within. Zero: never.
+// Flapping says when a check changes too often to be believed: Changes changes of verdict within Within, or of reason
+// while the verdict stands. Zero: never.
 type Flapping struct {
 	Changes int
 	Within  time.Duration
