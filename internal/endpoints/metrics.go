@@ -143,7 +143,7 @@ var metrics = []metric{
 			put(float64(v.counters.EventsSent))
 		}
 	}},
-	{"fettle_events_dropped_total", counter, nil, "Events that were not sent: there were too many, or the API server refused them.", func(v view, put emit) {
+	{"fettle_events_dropped_total", counter, nil, "Events that were not sent: too many waited, or the API server refused them.", func(v view, put emit) {
 		if v.status.Cluster != nil {
 			put(float64(v.counters.EventsDropped))
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,13 +39,9 @@ func (e *Events) Run(ctx context.Context, api EventAPI) {
 // pass sends what can be sent now, and says how long to wait before the next try; 0 is until something happens.
 func (e *Events) pass(ctx context.Context, api EventAPI) time.Duration {
 	for ctx.Err() == nil {
-		o, ok := e.take()
+		o, ok, wait := e.take(time.Now())
 		if !ok {
-			return 0
-		}
-		if o.paid = o.paid || e.budget.TryAccept(); !o.paid {
-			e.drop(o)
-			continue
+			return wait
 		}
 		err := e.send(ctx, api, o.event, time.Now())
 		switch {
@@ -66,8 +63,9 @@ func (e *Events) pass(ctx context.Context, api EventAPI) time.Duration {
 	return 0
 }
 
-// take hands out the first that may be sent now.
-func (e *Events) take() (occasion, bool) {
+// take hands out the first that may be sent now; where there is none, wait is how long until the budget allows one, 0 when
+// it is nothing that the budget holds back.
+func (e *Events) take(now time.Time) (o occasion, ok bool, wait time.Duration) {
 	node, host, settled := kubeclient.NodeObject(e.o.Node, e.o.NodeUID()), kubeclient.HostObject(e.o.Node, e.o.HostUID()), e.o.Settled()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,12 +74,20 @@ func (e *Events) take() (occasion, bool) {
 		if o.life {
 			o.event.About = host
 		}
-		if o.event.About.UID != "" && (settled || o.topic == "") {
-			e.waiting = append(e.waiting[:i:i], e.waiting[i+1:]...)
-			return o, true
+		if o.event.About.UID == "" || !settled && o.topic != "" {
+			continue
 		}
+		if !o.paid {
+			if until := e.budget.spend(o.subject, now); until > 0 {
+				wait = soonest(wait, until)
+				continue
+			}
+			o.paid = true
+		}
+		e.waiting = slices.Delete(e.waiting, i, i+1)
+		return o, true, 0
 	}
-	return occasion{}, false
+	return occasion{}, false, wait
 }
 
 // sent notes that a check was told of.
@@ -104,12 +110,12 @@ func (e *Events) drop(o occasion) {
 	}
 }
 
-// giveBack has it wait again, unless there is something newer of the same topic.
+// giveBack has it wait again, unless there is something newer on the same subject.
 func (e *Events) giveBack(o occasion) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, newer := range e.waiting {
-		if newer.topic == o.topic && newer.life == o.life {
+		if newer.subject == o.subject {
 			return
 		}
 	}

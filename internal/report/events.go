@@ -8,17 +8,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fettle-dev/fettle/internal/health"
 	"github.com/fettle-dev/fettle/internal/kubeclient"
 )
 
 const (
-	// eventBurst and eventEvery bound the events of one agent as client-go bounds those of a source about one object: so
-	// many at once, and one more in every such time.
-	eventBurst = 25
-	eventEvery = 5 * time.Minute
 	// maxWaitingEvents bounds the events that wait; the oldest go first.
 	maxWaitingEvents = 64
 	// conflictEvery is how often at most a conflict of identities is told.
@@ -54,10 +49,9 @@ type EventOptions struct {
 type Events struct {
 	o    EventOptions
 	wake chan struct{}
-	// budget bounds what is sent, as client-go does.
-	budget flowcontrol.PassiveRateLimiter
 
 	mu       sync.Mutex
+	budget   eventBudget
 	told     map[string]health.CheckState // where checks stood when they were last told of
 	waiting  []occasion
 	counts   EventCounts
@@ -72,19 +66,17 @@ type Events struct {
 // EventCounts are events by what became of them.
 type EventCounts struct {
 	Sent uint64
-	// Dropped because too many waited, too many were sent, or the API server refused them.
+	// Dropped because too many waited, or the API server refused them.
 	Dropped uint64
 }
 
 // occasion is something to tell.
 type occasion struct {
-	// topic is a check, or with life something of the agent's own; of what waits, the newest on a topic counts. Empty: a
-	// conflict of identities, which does not wait until this process may speak.
-	topic string
-	life  bool
+	// Of what waits, the newest on a subject counts. A conflict of identities does not wait until this process may speak.
+	subject
 	state health.CheckState
 	event kubeclient.Event
-	// paid : the budget was asked for it.
+	// paid : the budget has allowed it.
 	paid bool
 }
 
@@ -92,7 +84,7 @@ type occasion struct {
 func NewEvents(o EventOptions) *Events {
 	return &Events{
 		o: o, wake: make(chan struct{}, 1), told: map[string]health.CheckState{},
-		budget: flowcontrol.NewTokenBucketPassiveRateLimiter(float32(1/eventEvery.Seconds()), eventBurst),
+		budget: newEventBudget(),
 	}
 }
 
@@ -109,6 +101,7 @@ func (e *Events) Transition(before, after health.CheckState, condition string) {
 	if after.DryRun || after.Reason == health.ReasonPending {
 		return
 	}
+	about := subject{topic: after.Name}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last, known := e.told[after.Name]
@@ -116,14 +109,14 @@ func (e *Events) Transition(before, after health.CheckState, condition string) {
 		last = before
 		e.told[after.Name] = last
 	}
-	e.forget(after.Name, false)
+	e.forget(about)
 	if alike(last, after) || after.Reason == ReasonIdentityConflict {
 		if well(last) || last.Reason == health.ReasonPending {
 			e.told[after.Name] = after
 		}
 		return
 	}
-	e.add(occasion{topic: after.Name, state: after, event: eventOf(last, after, condition)})
+	e.add(occasion{subject: about, state: after, event: eventOf(last, after, condition)})
 }
 
 // Conflict takes in that another living agent, or what is said of it, speaks for the node.
@@ -140,9 +133,9 @@ func (e *Events) Conflict(detail string, now time.Time) {
 	}})
 }
 
-// forget drops what waits on a topic. It must be called with mu held.
-func (e *Events) forget(topic string, life bool) {
-	e.waiting = slices.DeleteFunc(e.waiting, func(o occasion) bool { return o.topic == topic && o.life == life })
+// forget drops what waits on a subject. It must be called with mu held.
+func (e *Events) forget(s subject) {
+	e.waiting = slices.DeleteFunc(e.waiting, func(o occasion) bool { return o.subject == s })
 }
 
 // add must be called with mu held.

@@ -244,24 +244,46 @@ func TestWhatWaitsIsSummarised(t *testing.T) {
 }
 
 func TestEventsAreBounded(t *testing.T) {
-	t.Run("in how many are sent", func(t *testing.T) {
+	t.Run("in how many are sent of one check, which is told of later as it is then", func(t *testing.T) {
 		tell(t, func(t *testing.T, q *telling) {
-			flap := func(n int) {
-				for range n {
-					q.Transition(fine, broken, "c")
-					synctest.Wait()
-					q.Transition(broken, fine, "c")
-					synctest.Wait()
+			for range 50 {
+				q.Transition(fine, broken, "c")
+				synctest.Wait()
+				q.Transition(broken, fine, "c")
+				synctest.Wait()
+			}
+			q.Transition(fine, slow, "c")
+			synctest.Wait()
+			if c := q.Counts(); c.Sent != topicBurst || c.Dropped != 0 {
+				t.Errorf("counts are %+v", c)
+			}
+			time.Sleep(time.Second) // the time is in an event's name
+			other := broken
+			other.Name, other.Reason = "disk", "Full"
+			q.Transition(pending, other, "c")
+			synctest.Wait()
+			if got := q.store.say(); !strings.HasSuffix(got, ", Warning Full") {
+				t.Errorf("another check is not told of: %s", got)
+			}
+			time.Sleep(topicEvery + time.Second)
+			if got := q.store.say(); !strings.HasSuffix(got, ", Warning Full, Warning Slow") {
+				t.Errorf("after another %s: %s", topicEvery, got)
+			}
+		})
+	})
+	t.Run("in how many are sent of all", func(t *testing.T) {
+		tell(t, func(t *testing.T, q *telling) {
+			for i := range eventBurst + 2 {
+				s := broken
+				s.Name = fmt.Sprint("check-", i)
+				q.Transition(fine, s, "c")
+			}
+			for _, want := range []uint64{eventBurst, eventBurst + 1, eventBurst + 2, eventBurst + 2} {
+				synctest.Wait()
+				if c := q.Counts(); c.Sent != want || c.Dropped != 0 {
+					t.Errorf("counts are %+v, want %d sent", c, want)
 				}
-			}
-			flap(50)
-			if c := q.Counts(); c.Sent != eventBurst || c.Dropped != 100-eventBurst || len(q.store.stored) != 2 {
-				t.Errorf("counts are %+v, %d events", c, len(q.store.stored))
-			}
-			time.Sleep(eventEvery + time.Second)
-			flap(5)
-			if c := q.Counts(); c.Sent != eventBurst+1 {
-				t.Errorf("%d sent after another %s", c.Sent, eventEvery)
+				time.Sleep(eventEvery + time.Second)
 			}
 		})
 	})

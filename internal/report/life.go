@@ -36,9 +36,9 @@ func LifeEvents() []LifeEvent {
 func (e *Events) Life(l LifeEvent, topic, note string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	topic = l.Reason + " " + topic
-	e.forget(topic, true)
-	e.add(occasion{topic: topic, life: true, event: kubeclient.Event{
+	about := subject{topic: l.Reason + " " + topic, life: true}
+	e.forget(about)
+	e.add(occasion{subject: about, event: kubeclient.Event{
 		Type: l.Type, Reason: l.Reason, Action: l.Action, Note: shorten(health.Normalise(note), maxNote),
 	}})
 }
