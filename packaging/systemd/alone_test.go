@@ -20,6 +20,9 @@ const (
 	cniField  = "FETTLE_CHECK=cni-config"
 )
 
+// needed is a unit that the machine needs, as the agent is told.
+const needed = "needed.service"
+
 // alone is a machine with the agent's unit as shipped, and no cluster. What it answers on its address comes from the
 // returned URL.
 func alone(t *testing.T) (f *fixture, url string) {
@@ -34,6 +37,7 @@ func alone(t *testing.T) (f *fixture, url string) {
 		Binds: []machines.Bind{{Source: built(t), Target: "/usr/bin/nodeagent"}},
 		Files: []machines.File{
 			{Path: "/etc/systemd/system/nodeagent.service", Text: read(t, "nodeagent.service")},
+			{Path: "/etc/systemd/system/" + needed, Text: "[Service]\nExecStart=/bin/sleep infinity\n"},
 			{Path: "/etc/fettle/nodeagent.yaml", Mode: 0o600, Text: `
 endpoints:
   metricsAddress: 127.0.0.1:` + p.String() + `
@@ -46,10 +50,15 @@ checks:
   failureThreshold: 1
   successThreshold: 1
   flapping: {changes: 0} # this test changes more than a machine does
+- name: systemd-units
+  units: [` + needed + `]
+  interval: 1h # it looks when it is told of a change
+  failureThreshold: 1
+  successThreshold: 1
 `},
 		},
 	})}
-	f.exec(t, "systemctl", "start", "nodeagent.service") // returns once the agent says that it is ready
+	f.exec(t, "systemctl", "start", needed, "nodeagent.service") // returns once the agent says that it is ready
 	return f, "http://127.0.0.1:" + p.String()
 }
 
@@ -204,6 +213,25 @@ func TestAMachineAlone(t *testing.T) {
 		f.awaitSaid(t, saidBroken, broken) // the line that was waiting
 		f.repairCNI(t)
 		f.awaitSaid(t, saidRepaired, repaired)
+		if got := f.show(t, "NRestarts"); got != "0" {
+			t.Errorf("the agent was restarted %s times", got)
+		}
+	})
+	t.Run("of a D-Bus that was killed and started again the agent hears of units as before", func(t *testing.T) {
+		bus := func() string { return f.exec(t, "systemctl", "show", "-P", "MainPID", "dbus.service") }
+		before := bus()
+		f.exec(t, "systemctl", "kill", "--signal=KILL", "dbus.service")
+		f.await(t, "another bus", func(ctx context.Context) bool {
+			_, err := f.Exec(ctx, "systemctl", "start", "dbus.service")
+			now := bus()
+			return err == nil && now != before && now != "0"
+		})
+		for range 2 {
+			f.exec(t, "systemctl", "stop", needed)
+			f.awaitVerdict(t, "systemd-units", "fatal")
+			f.exec(t, "systemctl", "start", needed)
+			f.awaitVerdict(t, "systemd-units", "ok")
+		}
 		if got := f.show(t, "NRestarts"); got != "0" {
 			t.Errorf("the agent was restarted %s times", got)
 		}
