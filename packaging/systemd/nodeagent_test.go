@@ -4,6 +4,7 @@ package systemd_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/fettle-dev/fettle/test/controlplane"
 	"github.com/fettle-dev/fettle/test/machines"
+	"github.com/fettle-dev/fettle/test/port"
 )
 
 const node = "machine-a"
@@ -168,6 +170,34 @@ func TestTheUnitAsShipped(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
+	t.Run("an agent elsewhere that has this one's name stays silent and says why, and this one goes on", func(t *testing.T) {
+		f.awaitHostReady(t, "True")
+		holder := *f.lease(t).Spec.HolderIdentity
+		twin := f.startTwin(t)
+		f.await(t, "its status says who speaks", func(ctx context.Context) bool {
+			out, err := f.Exec(ctx, "nodeagent", "status", "--socket="+twin.socket)
+			return err != nil && strings.Contains(out, "Lease          IdentityConflict: lease is held by "+holder) && strings.Contains(out, "Published      NO") &&
+				strings.Contains(out, "\n"+twin.check+" ")
+		})
+		if code, body := get(t, twin.url+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "the lease is not held: IdentityConflict: lease is held by "+holder) {
+			t.Errorf("it is ready: %d %s", code, body)
+		}
+		if code, body := get(t, twin.url+"/healthz"); code != http.StatusOK {
+			t.Errorf("it is not alive: %d %s", code, body)
+		}
+		renewed := f.lease(t).Spec.RenewTime
+		f.await(t, "the lease is renewed", func(context.Context) bool { return !f.lease(t).Spec.RenewTime.Equal(renewed) })
+		if now := *f.lease(t).Spec.HolderIdentity; now != holder {
+			t.Errorf("%s holds the lease, no longer %s", now, holder)
+		}
+		if c := f.condition(t.Context(), twin.condition); c.Type != "" {
+			t.Errorf("it spoke for the node: %+v", c)
+		}
+		if out, code := f.status(t); code != 0 {
+			t.Errorf("the first agent is disturbed: exit status %d\n%s", code, out)
+		}
+		f.exec(t, "systemctl", "stop", twin.unit)
+	})
 	t.Run("a systemd that does not answer is reported, and beats go on", func(t *testing.T) {
 		f.awaitHostReady(t, "True")
 		bus := f.exec(t, "systemctl", "show", "-P", "MainPID", "dbus.service")
@@ -187,6 +217,36 @@ func TestTheUnitAsShipped(t *testing.T) {
 			t.Errorf("storage is %+v", s)
 		}
 	})
+}
+
+// twin is a second agent of the machine's name, as another machine's would be that was cloned: with state of its own.
+type twin struct {
+	unit, socket, url string
+	check             string // that it has and the first has not
+	condition         corev1.NodeConditionType
+}
+
+func (f *fixture) startTwin(t *testing.T) twin {
+	t.Helper()
+	p, err := port.Reserve(port.ReuseAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Release)
+	w := twin{
+		unit: "twin.service", socket: "/run/twin/agent.sock", url: "http://127.0.0.1:" + p.String(),
+		check: "twin-marker", condition: "fettle.dev/TwinReady",
+	}
+	f.edit(t, "/etc/fettle/twin.yaml", `
+nodeName: `+node+`
+kubeconfig: /etc/fettle/kubeconfig
+stateDir: /var/lib/twin
+endpoints: {socket: `+w.socket+`, statusFile: /run/twin/status.json, metricsAddress: "127.0.0.1:`+p.String()+`"}
+heartbeat: {interval: 1s, leaseDuration: 40s, statusTimeout: 500ms}
+checks: [{name: `+w.check+`, kind: file, path: /nowhere, condition: `+string(w.condition)+`}]
+`)
+	f.exec(t, "systemd-run", "--unit="+w.unit, "nodeagent", "run", "--config=/etc/fettle/twin.yaml")
+	return w
 }
 
 func (f *fixture) exec(t *testing.T, args ...string) string {
