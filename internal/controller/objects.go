@@ -10,13 +10,15 @@ import (
 
 	"github.com/fettle-dev/fettle/internal/gates"
 	"github.com/fettle-dev/fettle/internal/objectstatus"
+	"github.com/fettle-dev/fettle/internal/tolerations"
 )
 
 // watchObjects makes the rules' objects known to decisions, and looks at the nodes that changes of them concern.
 func (s *setup) watchObjects(ctx context.Context, n *nodes) error {
 	objects, err := gates.New(ctx, gates.Options{
 		Config: s.mgr.GetConfig(), HTTPClient: s.mgr.GetHTTPClient(),
-		Analyzer: objectstatus.KStatus{AnnotationPrefixes: s.o.StatusHintPrefixes},
+		Analyzer:   objectstatus.KStatus{AnnotationPrefixes: s.o.StatusHintPrefixes},
+		Comparison: tolerations.Comparison(s.o.TolerationComparison),
 		NodeChanged: func(node string) {
 			n.enqueue(node)
 			n.status.WakeAll()

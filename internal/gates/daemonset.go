@@ -111,7 +111,7 @@ func controlledBy(obj metav1.Object, owner types.UID) bool {
 //
 // A node that the DaemonSet leaves out is not ready, too: the label that lets it in may be one that comes late, and a rule
 // that selects more nodes than the DaemonSet is seen at once, while one that released them would not be.
-func judge(title string, d daemonSet, current revision, pods []pod, node *corev1.Node) verdict {
+func judge(title string, d daemonSet, current revision, pods []pod, node *corev1.Node, comparison tolerations.Comparison) verdict {
 	switch {
 	case d.deleting:
 		return no("%s is being deleted", title)
@@ -120,7 +120,7 @@ func judge(title string, d daemonSet, current revision, pods []pod, node *corev1
 	case current.hash == "":
 		return no("%s has no revision yet", title)
 	case len(pods) == 0:
-		return no("%s has no pod on the node: %s", title, absent(d, node))
+		return no("%s has no pod on the node: %s", title, absent(d, node, comparison))
 	}
 	var old, notReady pod
 	for _, p := range pods {
@@ -145,7 +145,7 @@ func judge(title string, d daemonSet, current revision, pods []pod, node *corev1
 }
 
 // absent says why a node may have no pod of a DaemonSet.
-func absent(d daemonSet, node *corev1.Node) string {
+func absent(d daemonSet, node *corev1.Node, comparison tolerations.Comparison) string {
 	match, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: d.placement}).Match(node)
 	if err != nil || !match {
 		return "its nodeSelector or node affinity leaves the node out"
@@ -154,7 +154,7 @@ func absent(d daemonSet, node *corev1.Node) string {
 	taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool {
 		return strings.HasPrefix(t.Key, "node.kubernetes.io/")
 	})
-	if taint, blocked := tolerations.Unscheduled(d.placement.Tolerations, taints, tolerations.WithComparison); blocked {
+	if taint, blocked := tolerations.Unscheduled(d.placement.Tolerations, taints, comparison); blocked {
 		return "its pods do not tolerate taint " + taint.ToString()
 	}
 	return "it has not been made or scheduled yet"

@@ -56,12 +56,6 @@ func (g *daemonSetGate) serve(ctx context.Context, rules []types.UID) {
 	})
 }
 
-func (g *daemonSetGate) settled() bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return g.set.settled() && (g.made == nil || g.made.revisions.settled() && g.made.pods.settled())
-}
-
 // find selects within the DaemonSet's namespace.
 func (g *daemonSetGate) find(list func() client.ObjectList, selection client.ListOptions) func(context.Context) (cache.ListerWatcher, error) {
 	selection.Namespace = g.of.Namespace
@@ -143,11 +137,11 @@ func (g *daemonSetGate) verdict(node *corev1.Node) verdict {
 		case s.fault != "":
 			return unknown("%s: %s", g.title, capped(s.fault))
 		case !s.read:
-			return unknown("%s has not been read yet", g.title)
+			return unread("%s has not been read yet", g.title)
 		}
 	}
 	if !exists {
 		return unknown("%s does not exist", g.title)
 	}
-	return judge(g.title, d, g.made.current, g.made.byNode[node.Name], node)
+	return judge(g.title, d, g.made.current, g.made.byNode[node.Name], node, g.o.Comparison)
 }

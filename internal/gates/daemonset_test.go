@@ -7,6 +7,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fettle-dev/fettle/internal/tolerations"
 )
 
 func TestJudgeDaemonSet(t *testing.T) {
@@ -16,6 +18,8 @@ func TestJudgeDaemonSet(t *testing.T) {
 	}}}}
 	held := corev1.Taint{Key: "readiness.k8s.io/gpu", Value: "pending", Effect: "NoSchedule"}
 	tolerant := corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "readiness.k8s.io/gpu", Operator: "Exists"}}}
+	rated := corev1.Taint{Key: "sla.example.com/rate", Value: "5", Effect: "NoSchedule"}
+	above3 := corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "sla.example.com/rate", Operator: corev1.TolerationOpGt, Value: "3", Effect: "NoSchedule"}}}
 
 	for _, tc := range []struct {
 		name   string
@@ -24,8 +28,10 @@ func TestJudgeDaemonSet(t *testing.T) {
 		pods   []pod
 		labels map[string]string
 		taints []corev1.Taint
-		want   corev1.ConditionStatus
-		says   string
+		// compares says that the cluster knows Lt and Gt.
+		compares tolerations.Comparison
+		want     corev1.ConditionStatus
+		says     string
 	}{
 		{name: "a pod of the newest revision is ready", pods: []pod{{name: "a", hash: "new", ready: true}}, want: "True"},
 		{name: "it is not ready", pods: []pod{{name: "a", hash: "new"}}, want: "False", says: "pod a is not ready"},
@@ -52,6 +58,8 @@ func TestJudgeDaemonSet(t *testing.T) {
 		{name: "a pod of before the node lost the label counts", set: daemonSet{placement: gpuNodes}, pods: []pod{{name: "a", hash: "new", ready: true}}, want: "True"},
 		{name: "no pod, since it does not tolerate the rule's own taint", taints: []corev1.Taint{held}, want: "False", says: "do not tolerate taint readiness.k8s.io/gpu=pending:NoSchedule"},
 		{name: "no pod, and it would tolerate the taint", set: daemonSet{placement: tolerant}, taints: []corev1.Taint{held}, want: "False", says: "scheduled yet"},
+		{name: "no pod, and its toleration with Gt matches nothing in this cluster", set: daemonSet{placement: above3}, taints: []corev1.Taint{rated}, want: "False", says: "do not tolerate taint sla.example.com/rate=5:NoSchedule"},
+		{name: "no pod, and its toleration with Gt matches", set: daemonSet{placement: above3}, taints: []corev1.Taint{rated}, compares: tolerations.WithComparison, want: "False", says: "scheduled yet"},
 		{
 			name: "taints of Kubernetes do not keep pods of DaemonSets away", taints: []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: "NoExecute"}},
 			want: "False", says: "scheduled yet",
@@ -67,7 +75,7 @@ func TestJudgeDaemonSet(t *testing.T) {
 				current = revision{}
 			}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: tc.labels}, Spec: corev1.NodeSpec{Taints: tc.taints}}
-			got := judge("DaemonSet a/b", tc.set, current, tc.pods, node)
+			got := judge("DaemonSet a/b", tc.set, current, tc.pods, node, tc.compares)
 			if got.ready != tc.want || !strings.Contains(got.message, tc.says) || (got.message == "") != (got.ready == "True") {
 				t.Errorf("%s %q", got.ready, got.message)
 			}

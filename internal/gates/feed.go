@@ -3,6 +3,7 @@ package gates
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,6 +19,10 @@ const firstPause, lastPause = time.Second, 15 * time.Second
 // endurance is how long the API server may answer with errors before what was read before counts no more. While it
 // restarts it refuses what it allows a moment later.
 const endurance = 30 * time.Second
+
+// patience is how long nobody may have looked before that counts as not readable. It does not make the API server's
+// silence count against what was known: then nothing is.
+const patience = 30 * time.Second
 
 // errUnusable is why an object cannot be watched although the API server answers.
 var errUnusable = errors.New("")
@@ -52,6 +57,8 @@ func (s feedState) settled() bool { return s.read || s.fault != "" }
 
 // run reads until the context ends.
 func (f *feed[V]) run(ctx context.Context) {
+	overdue := time.AfterFunc(patience, f.overdue)
+	defer overdue.Stop()
 	pauses := newPauses()
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -65,6 +72,16 @@ func (f *feed[V]) run(ctx context.Context) {
 		}
 		pause(ctx, pauses.Step())
 	}
+}
+
+// overdue gives up waiting for the first answer, until there is one.
+func (f *feed[V]) overdue() {
+	f.gate.update(func() {
+		if !f.settled() {
+			f.fault = fmt.Sprintf("the API server has not answered for %s", patience)
+			f.gate.news.everyNode = true
+		}
+	})
 }
 
 // follow lists and watches until the context ends or the resource is gone.

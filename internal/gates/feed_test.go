@@ -24,6 +24,7 @@ import (
 type server struct {
 	mu      sync.Mutex
 	fault   error // of every request; guarded by mu
+	hangs   bool  // requests are never answered; guarded by mu
 	names   []string
 	finds   int
 	watches []*watch.FakeWatcher
@@ -34,9 +35,17 @@ func (s *server) find(context.Context) (cache.ListerWatcher, error) {
 	defer s.mu.Unlock()
 	s.finds++
 	return &cache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			for s.hangs {
+				s.mu.Unlock()
+				pause(ctx, time.Second)
+				s.mu.Lock()
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+			}
 			list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 			for _, name := range s.names {
 				list.Items = append(list.Items, configMap(name))
@@ -106,6 +115,13 @@ func following(t *testing.T, s *server) (*feed[string], *told) {
 	go func() { defer close(done); f.run(ctx) }()
 	synctest.Wait()
 	return f, told
+}
+
+// times is how often rules were told.
+func (o *told) times() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.rules)
 }
 
 func (f *feed[V]) state() feedState {
@@ -178,6 +194,38 @@ func TestFaults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNobodyAnswers runs in fake time: what was never read is neither ready nor not, for a while, and then unknown until it
+// is read.
+func TestNobodyAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{names: []string{"a"}, hangs: true}
+		f, told := following(t, s)
+		for _, step := range []struct {
+			after time.Duration
+			is    feedState
+			tells int
+		}{
+			{after: patience - time.Second},
+			{after: time.Second, is: feedState{fault: "the API server has not answered for 30s"}, tells: 1},
+			{after: time.Hour, is: feedState{fault: "the API server has not answered for 30s"}, tells: 1},
+		} {
+			time.Sleep(step.after)
+			synctest.Wait()
+			if got := f.state(); got != step.is || told.times() != step.tells {
+				t.Errorf("%+v, and rules were told of %d times; want %+v and %d", got, told.times(), step.is, step.tells)
+			}
+		}
+		s.mu.Lock()
+		s.hangs = false
+		s.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := f.state(); got != (feedState{read: true}) || told.times() != 2 {
+			t.Errorf("answered: %+v, and rules were told of %d times", got, told.times())
+		}
+	})
 }
 
 func TestKindIsLookedUpAgainWhenItIsGone(t *testing.T) {

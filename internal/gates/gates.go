@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -17,13 +16,7 @@ import (
 
 	readinessv1alpha1 "github.com/fettle-dev/fettle/api/readiness/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/objectstatus"
-)
-
-const (
-	// patience bounds how long Require waits for what it began to watch.
-	patience = 30 * time.Second
-	// settlePause is the time between two looks at what Require waits for.
-	settlePause = 10 * time.Millisecond
+	"github.com/fettle-dev/fettle/internal/tolerations"
 )
 
 // Options of Gates. The functions are called after a change, from several goroutines; they must not wait for anything.
@@ -34,6 +27,8 @@ type Options struct {
 	// Analyzer tells whether an object is ready. Nil means objectstatus.KStatus{}. Gates are stricter than it, see
 	// objectstatus.Gate.
 	Analyzer objectstatus.Analyzer
+	// Comparison says whether tolerations with the operators Lt and Gt match in this cluster.
+	Comparison tolerations.Comparison
 	// NodeChanged is told of a node for which a verdict may have changed.
 	NodeChanged func(node string)
 	// RulesChanged is told of rules of which a verdict may have changed for every node that they select.
@@ -49,8 +44,7 @@ type Gates struct {
 	reader *reader
 	ctx    context.Context // of the watches
 
-	requiring sync.Mutex // one Require at a time
-	mu        sync.RWMutex
+	mu sync.RWMutex
 	// Guarded by mu.
 	objects    map[readinessv1alpha1.ReadyObject]*objectGate
 	daemonSets map[readinessv1alpha1.DaemonSetOnNode]*daemonSetGate
@@ -73,12 +67,8 @@ func New(ctx context.Context, o Options) (*Gates, error) {
 }
 
 // Require watches what these rules require, and nothing else from then on. Rules that are suspended or being deleted need
-// nothing. It returns when all that it began to watch has been read, or was found not to be readable, so that no node is
-// judged by objects that nobody has looked at; after half a minute it returns in any case, and verdicts say that an
-// object has not been read yet.
-func (g *Gates) Require(ctx context.Context, rules []readinessv1alpha1.NodeReadinessRule) {
-	g.requiring.Lock()
-	defer g.requiring.Unlock()
+// nothing. It waits for nothing: verdicts say what has not been read yet, and the rules concerned are told of when it was.
+func (g *Gates) Require(rules []readinessv1alpha1.NodeReadinessRule) {
 	objects, daemonSets := map[readinessv1alpha1.ReadyObject][]types.UID{}, map[readinessv1alpha1.DaemonSetOnNode][]types.UID{}
 	for i := range rules {
 		rule := &rules[i]
@@ -94,12 +84,6 @@ func (g *Gates) Require(ctx context.Context, rules []readinessv1alpha1.NodeReadi
 			}
 		}
 	}
-	g.renew(objects, daemonSets) //nolint:contextcheck // watches outlive the call
-	g.settle(ctx)
-}
-
-// renew makes the gates be those that are required. Their watches outlive the call that asks for them.
-func (g *Gates) renew(objects map[readinessv1alpha1.ReadyObject][]types.UID, daemonSets map[readinessv1alpha1.DaemonSetOnNode][]types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	replace(g.ctx, g.objects, objects, func(of readinessv1alpha1.ReadyObject) *objectGate { return newObjectGate(of, g.o, g.reader) })
@@ -113,8 +97,6 @@ type gate interface {
 	// serve starts the watches that have not been started, and says for which rules they are.
 	serve(ctx context.Context, rules []types.UID)
 	stop()
-	// settled reports whether everything has been read, or was found not to be readable.
-	settled() bool
 }
 
 // replace stops, starts and keeps gates.
@@ -136,40 +118,9 @@ func replace[K comparable, G gate](ctx context.Context, gates map[K]G, required 
 	}
 }
 
-func (g *Gates) settle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	pause := time.NewTicker(settlePause)
-	defer pause.Stop()
-	for !g.settled() {
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return
-		case <-g.ctx.Done():
-			return
-		}
-	}
-}
-
-func (g *Gates) settled() bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	for _, o := range g.objects {
-		if !o.settled() {
-			return false
-		}
-	}
-	for _, d := range g.daemonSets {
-		if !d.settled() {
-			return false
-		}
-	}
-	return true
-}
-
 // Verdict says whether what is required is ready for a node, and why it is not. It does no I/O. ready is Unknown for
-// what does not exist, cannot be read, or was not required.
+// what does not exist or cannot be read. It is empty for what nobody has looked at yet: since the watch of it has just
+// begun, or is about to.
 func (g *Gates) Verdict(node *corev1.Node, required readinessv1alpha1.ObjectRequirement) (ready corev1.ConditionStatus, message string) {
 	v := g.verdict(node, required)
 	return v.ready, v.message
@@ -191,7 +142,7 @@ func (g *Gates) verdict(node *corev1.Node, required readinessv1alpha1.ObjectRequ
 			return d.verdict(node)
 		}
 	}
-	return unknown("it is not being watched")
+	return unread("it is not being watched")
 }
 
 // verdict is the answer for one requirement and one node.
@@ -205,6 +156,10 @@ const maxMessage = 512
 
 func unknown(format string, args ...any) verdict {
 	return verdict{corev1.ConditionUnknown, fmt.Sprintf(format, args...)}
+}
+
+func unread(format string, args ...any) verdict {
+	return verdict{message: fmt.Sprintf(format, args...)}
 }
 
 func no(format string, args ...any) verdict {

@@ -84,6 +84,10 @@ func TestWatchesComeAndGoWithRules(t *testing.T) {
 		ready, message := g.Verdict(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, required)
 		return string(ready) + " " + message
 	}
+	becomes := func(want string, node string, required readinessv1alpha1.ObjectRequirement) {
+		t.Helper()
+		await.That(t, "node "+node+", "+required.Name+": "+want, func() bool { return on(node, required) == want })
+	}
 	is := func(want string, node string, required readinessv1alpha1.ObjectRequirement) {
 		t.Helper()
 		if got := on(node, required); got != want {
@@ -91,10 +95,15 @@ func TestWatchesComeAndGoWithRules(t *testing.T) {
 		}
 	}
 
-	is("Unknown it is not being watched", "a", shared)
-	g.Require(t.Context(), []readinessv1alpha1.NodeReadinessRule{ruleOf("one", shared, own), ruleOf("two", shared)})
-	is("Unknown ConfigMap default/shared does not exist", "a", shared) // it has been looked at when Require returns
-	is("Unknown ConfigMap default/of-a does not exist", "a", own)
+	is(" it is not being watched", "a", shared)
+	g.Require([]readinessv1alpha1.NodeReadinessRule{ruleOf("one", shared, own), ruleOf("two", shared)})
+	becomes("Unknown ConfigMap default/shared does not exist", "a", shared)
+	becomes("Unknown ConfigMap default/of-a does not exist", "a", own)
+	await.That(t, "the rules are told of the first look", func() bool {
+		told.mu.Lock()
+		defer told.mu.Unlock()
+		return len(told.rules) == 3 // two for what is shared, one for its own
+	})
 	told.take()
 
 	create("of-a")
@@ -111,8 +120,8 @@ func TestWatchesComeAndGoWithRules(t *testing.T) {
 	}
 
 	// The rule that waits for objects of nodes goes, and with it their watch; the shared one is still there.
-	g.Require(t.Context(), []readinessv1alpha1.NodeReadinessRule{ruleOf("two", shared)})
-	is("Unknown it is not being watched", "a", own)
+	g.Require([]readinessv1alpha1.NodeReadinessRule{ruleOf("two", shared)})
+	is(" it is not being watched", "a", own)
 	is("True ", "a", shared)
 	create("of-b")
 	if err := clients.CoreV1().ConfigMaps("default").Delete(t.Context(), "shared", metav1.DeleteOptions{}); err != nil {
@@ -126,12 +135,12 @@ func TestWatchesComeAndGoWithRules(t *testing.T) {
 	// Suspended rules and those being deleted need nothing; what comes again is read anew.
 	suspended, deleted := ruleOf("two", shared), ruleOf("three", own)
 	suspended.Spec.Suspend, deleted.DeletionTimestamp = true, &metav1.Time{}
-	g.Require(t.Context(), []readinessv1alpha1.NodeReadinessRule{suspended, deleted})
-	is("Unknown it is not being watched", "a", shared)
-	is("Unknown it is not being watched", "a", own)
-	g.Require(t.Context(), []readinessv1alpha1.NodeReadinessRule{ruleOf("one", own)})
-	is("True ", "a", own)
-	is("True ", "b", own)
+	g.Require([]readinessv1alpha1.NodeReadinessRule{suspended, deleted})
+	is(" it is not being watched", "a", shared)
+	is(" it is not being watched", "a", own)
+	g.Require([]readinessv1alpha1.NodeReadinessRule{ruleOf("one", own)})
+	becomes("True ", "a", own)
+	becomes("True ", "b", own)
 }
 
 // BenchmarkVerdict is the cost of one verdict with 5,000 nodes, each with a pod.

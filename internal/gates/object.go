@@ -53,12 +53,6 @@ func (g *objectGate) serve(ctx context.Context, rules []types.UID) {
 	})
 }
 
-func (g *objectGate) settled() bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return g.feed.settled()
-}
-
 func (g *objectGate) find(context.Context) (cache.ListerWatcher, error) {
 	k, err := g.reader.kind(g.of.APIVersion, g.of.Kind)
 	switch {
@@ -116,7 +110,7 @@ func (g *objectGate) verdict(node *corev1.Node) verdict {
 	case g.feed.fault != "":
 		return unknown("%s: %s", g.title(name), capped(g.feed.fault))
 	case !g.feed.read:
-		return unknown("%s has not been read yet", g.title(name))
+		return unread("%s has not been read yet", g.title(name))
 	case !known:
 		return unknown("%s does not exist", g.title(name))
 	default:

@@ -1,7 +1,6 @@
 package readiness
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -316,7 +315,7 @@ func fullStatus(t *testing.T, r *apiRule) readinessv1alpha1.NodeReadinessRuleSta
 // unknownObjects can say nothing about any object, at length.
 type unknownObjects struct{}
 
-func (unknownObjects) Require(context.Context, []apiRule) {}
+func (unknownObjects) Require([]apiRule) {}
 func (unknownObjects) Verdict(*corev1.Node, readinessv1alpha1.ObjectRequirement) (corev1.ConditionStatus, string) {
 	return corev1.ConditionUnknown, strings.Repeat("m", 5000)
 }

@@ -90,6 +90,8 @@ func (j Judgement) standings(rules *compiledRules, seen taints.Seen, failed bool
 // outcome is what a rule that selects the node makes of it, given a decision in which the rule counts.
 func (j Judgement) outcome(rule *taints.Rule, decision taints.Decision, seen taints.Seen) outcome {
 	switch {
+	case rule.Awaits(j.Node, seen):
+		return awaiting
 	case rule.Completed(j.Node), rule.Fulfilled(j.Node, seen):
 		return ready
 	case slices.Contains(decision.Spared, rule.UID):

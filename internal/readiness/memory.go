@@ -1,7 +1,6 @@
 package readiness
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -27,17 +26,17 @@ type Memory struct {
 
 // Objects are what rules require beside conditions.
 type Objects interface {
-	// Require is told of the rules that decisions will be made by. It returns when what they require is known as far as it
-	// can be.
-	Require(ctx context.Context, rules []readinessv1alpha1.NodeReadinessRule)
-	// Verdict says whether an object is ready for a node, and why it is not. It answers without I/O.
+	// Require is told of the rules that decisions will be made by. It waits for nothing.
+	Require(rules []readinessv1alpha1.NodeReadinessRule)
+	// Verdict says whether an object is ready for a node, and why it is not; ready is empty while nobody has looked at it
+	// yet. It answers without I/O.
 	Verdict(node *corev1.Node, required readinessv1alpha1.ObjectRequirement) (ready corev1.ConditionStatus, message string)
 }
 
 // require tells what decisions will be made by.
-func (m *Memory) require(ctx context.Context, rules []readinessv1alpha1.NodeReadinessRule) {
+func (m *Memory) require(rules []readinessv1alpha1.NodeReadinessRule) {
 	if m.Objects != nil {
-		m.Objects.Require(ctx, rules)
+		m.Objects.Require(rules)
 	}
 }
 

@@ -112,7 +112,7 @@ func (r *Rules) Reload(ctx context.Context) (changed bool, err error) {
 	if changed = changed || len(is.byUID) != len(was.byUID); !changed {
 		return false, nil
 	}
-	r.memory.require(ctx, list.Items)
+	r.memory.require(list.Items)
 	is.set = taints.NewRules(live...)
 	is.conflicts = is.set.Conflicts()
 	for uid, c := range is.byUID {

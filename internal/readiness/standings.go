@@ -44,8 +44,9 @@ type Failure struct {
 
 // roll is how nodes stand with one rule.
 type roll struct {
-	counts readinessv1alpha1.NodeCounts
-	nodes  map[string]standing
+	counts   readinessv1alpha1.NodeCounts
+	awaiting int32
+	nodes    map[string]standing
 	// sorted are the names of nodes, or nil when some came or went.
 	sorted []string
 	// changed is true when status may have to say something else.
@@ -70,6 +71,8 @@ const (
 	ready
 	held
 	spared
+	// awaiting : it depends on an object that nobody has looked at yet.
+	awaiting
 )
 
 // NewStandings returns Standings without any node.
@@ -238,6 +241,8 @@ func (r *roll) count(st standing, by int32) {
 		r.counts.Held += by
 	case spared:
 		r.counts.Spared += by
+	case awaiting:
+		r.awaiting += by
 	}
 	r.counts.Selected += by
 	if st.failed {
@@ -256,7 +261,8 @@ type view struct {
 	counts readinessv1alpha1.NodeCounts
 	// nodes are by name.
 	nodes []entry
-	// complete is true when every node was decided with the rule as it is now, or a later version.
+	// complete is true when every node was decided with the rule as it is now, or a later version, and none awaits a first
+	// look at an object.
 	complete bool
 }
 
@@ -272,7 +278,7 @@ func (s *Standings) view(rule types.UID, since int) view {
 		}
 		slices.Sort(r.sorted)
 	}
-	v := view{counts: r.counts, nodes: make([]entry, 0, len(r.sorted)), complete: s.settled >= since}
+	v := view{counts: r.counts, nodes: make([]entry, 0, len(r.sorted)), complete: s.settled >= since && r.awaiting == 0}
 	for _, name := range r.sorted {
 		v.nodes = append(v.nodes, entry{name, r.nodes[name]})
 	}

@@ -322,3 +322,33 @@ func BenchmarkJudge(b *testing.B) {
 		})
 	}
 }
+
+// objectsRead are objects of which nobody has looked at any until they are there.
+type objectsRead struct{ ready corev1.ConditionStatus }
+
+func (*objectsRead) Require([]apiRule) {}
+func (o *objectsRead) Verdict(*corev1.Node, readinessv1alpha1.ObjectRequirement) (corev1.ConditionStatus, string) {
+	return o.ready, "an object"
+}
+
+// TestNothingIsSaidOfNodesThatAwaitAnObject: a status waits for the first look, in a dry run too, and is then of all nodes.
+func TestNothingIsSaidOfNodesThatAwaitAnObject(t *testing.T) {
+	for _, dryRun := range []bool{false, true} {
+		r := ruleOf("A")
+		r.Spec.DryRun = dryRun
+		r.Spec.Objects = []readinessv1alpha1.ObjectRequirement{{Name: "driver"}}
+		objects := &objectsRead{}
+		c := newCluster(t, r)
+		c.memory.Objects = objects
+		nodes := []*corev1.Node{nodeNamed("a", "True"), nodeNamed("b", "True"), nodeNamed("c", "False")}
+		c.decide(nil, nodes...)
+		if v := c.subject(r).view; v.complete || v.counts.Held != 1 || v.counts.Selected != 3 {
+			t.Errorf("dry run %v: before the first look: %+v", dryRun, v)
+		}
+		objects.ready, c.changed = "False", 0
+		c.decide(nil, c.nodes["a"], c.nodes["b"], c.nodes["c"])
+		if v := c.subject(r).view; !v.complete || v.counts.Held != 3 || c.changed == 0 {
+			t.Errorf("dry run %v: after it: %+v", dryRun, v)
+		}
+	}
+}

@@ -61,7 +61,20 @@ type said struct {
 	// marking are the live bootstrap-only rules, and passed those of them that the node has yet to be marked for.
 	marking, passed []*Rule
 	spared          []types.UID
-	due             time.Time
+	// awaiting are the rules of which nobody can say yet whether the node fulfils them: they leave it as it is.
+	awaiting []types.UID
+	due      time.Time
+}
+
+// keepers are those of the owners that leave the node as it is.
+func (s said) keepers(owners []types.UID, rules *Rules) []types.UID {
+	kept := frozenOwners(owners, rules)
+	for _, uid := range owners {
+		if slices.Contains(s.awaiting, uid) {
+			kept = append(kept, uid)
+		}
+	}
+	return kept
 }
 
 // Decide computes the taints, the ownership record and the markers that the rules want on a node. It reads the node's
@@ -70,7 +83,7 @@ type said struct {
 // A taint that a live rule names and whose rule selects the node is there if any such rule is not fulfilled: where rules
 // disagree, holding wins, and the value is that of the first rule by name of those that hold. Else it is absent. A rule at
 // its bound of nodes says nothing about further ones. A taint that the record knows and no live rule of the node names any
-// more is removed, unless a frozen rule owns it. Every other taint is foreign and stays as it is.
+// more is removed, unless a frozen rule owns it, or one that waits for the first look at an object. Every other taint is foreign and stays as it is.
 func Decide(node *corev1.Node, rules *Rules, seen Seen) Decision {
 	says := collect(node, rules, seen)
 	was := ReadRecord(node)
@@ -79,15 +92,15 @@ func Decide(node *corev1.Node, rules *Rules, seen Seen) Decision {
 
 	for _, id := range union(says.claims, was) {
 		c := says.claims[id]
-		frozen := frozenOwners(was[id], rules)
+		kept := says.keepers(was[id], rules)
 		at := slices.IndexFunc(next.Taints, func(t corev1.Taint) bool { return idOf(t) == id })
 		switch {
 		case len(c.holding) > 0:
 			next.hold(id, c.holding, at, was, seen.Now)
-			record[id] = append(uids(c.holding), frozen...)
+			record[id] = append(uids(c.holding), kept...)
 		case at < 0: // gone, and nobody wants it
-		case len(frozen) > 0:
-			record[id] = frozen
+		case len(kept) > 0:
+			record[id] = kept
 		default:
 			next.Taints = slices.Delete(next.Taints, at, at+1)
 			next.TaintsChanged = true
@@ -108,6 +121,10 @@ func collect(node *corev1.Node, rules *Rules, seen Seen) said {
 	for _, rule := range rules.Selecting(node) {
 		says.due = sooner(says.due, rule.due(node, seen))
 		if rule.Frozen {
+			continue
+		}
+		if rule.Awaits(node, seen) {
+			says.awaiting = append(says.awaiting, rule.UID)
 			continue
 		}
 		if rule.remembers {
@@ -179,7 +196,7 @@ func (d *Decision) annotate(node *corev1.Node, record Record, says said, rules *
 		}
 	}
 	keep(RecordAnnotation, record.encode())
-	keep(JudgedAnnotation, encodeJudged(append(says.judged, frozenOwners(readJudged(node), rules)...)))
+	keep(JudgedAnnotation, encodeJudged(append(says.judged, says.keepers(readJudged(node), rules)...)))
 	for _, rule := range says.marking {
 		rule.mark(node, slices.Contains(says.passed, rule), set)
 	}

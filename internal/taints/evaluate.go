@@ -22,6 +22,25 @@ func (r *Rule) Fulfilled(node *corev1.Node, seen Seen) bool {
 	return true
 }
 
+// Awaits reports whether it hangs on an object that nobody has looked at yet whether the node fulfils the rule. Such a rule
+// leaves the node as it is.
+func (r *Rule) Awaits(node *corev1.Node, seen Seen) bool {
+	if len(r.Objects) == 0 || r.Completed(node) || !r.conditionsMet(node, seen) {
+		return false
+	}
+	awaits := false
+	for _, required := range r.Objects {
+		switch ready, _ := seen.object(node, required); ready {
+		case corev1.ConditionTrue:
+		case "":
+			awaits = true
+		default:
+			return false
+		}
+	}
+	return awaits
+}
+
 func (r *Rule) conditionsMet(node *corev1.Node, seen Seen) bool {
 	for _, required := range r.Requirements {
 		if met := r.counts(node, required, seen); met == r.AnyOf {
@@ -102,6 +121,9 @@ func (r *Rule) ObjectResults(node *corev1.Node, seen Seen) []readinessv1alpha1.O
 	results := make([]readinessv1alpha1.ObjectResult, 0, len(r.Objects))
 	for _, required := range r.Objects {
 		ready, message := seen.object(node, required)
+		if !known(ready) {
+			ready = corev1.ConditionUnknown
+		}
 		results = append(results, readinessv1alpha1.ObjectResult{Name: required.Name, Ready: ready, Message: message})
 	}
 	return results

@@ -15,8 +15,8 @@ type Seen struct {
 	Now time.Time
 	// History is what was observed of this node up to Now.
 	History History
-	// Object gives the verdict on an object that a rule requires of the node, and why it is not ready. Nil: nothing is
-	// known of objects.
+	// Object gives the verdict on an object that a rule requires of the node, and why it is not ready; an empty one while
+	// nobody has looked at the object yet. Nil: nothing is known of objects.
 	Object func(node *corev1.Node, required readinessv1alpha1.ObjectRequirement) (ready corev1.ConditionStatus, message string)
 	// MayHold reports whether a rule with maxTainted may hold this node too. It is asked only for a node that does not
 	// fulfil the rule, that is not new to it, and that it does not hold yet. Nil: no rule is at its bound.
