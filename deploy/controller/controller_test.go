@@ -117,16 +117,22 @@ func podFile(t *testing.T) string {
 	if err := yaml.UnmarshalStrict(manifest, &deployment); err != nil {
 		t.Fatal(err)
 	}
-	pod, err := json.Marshal(corev1.Pod{
+	return file(t, corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: "controller"},
 		Spec:       deployment.Spec.Template.Spec,
 	})
+}
+
+// file writes an object for kubectl.
+func file(t *testing.T, object any) string {
+	t.Helper()
+	encoded, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "pod.json")
-	if err := os.WriteFile(path, pod, 0o600); err != nil {
+	path := filepath.Join(t.TempDir(), "object.json")
+	if err := os.WriteFile(path, encoded, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -49,7 +49,8 @@ func newWorld(t testing.TB, changes ...func(*controlplane.Options)) *world {
 		change(&options)
 	}
 	c := controlplane.ForTest(t, options)
-	if err := c.Apply(t.Context(), "../../deploy/crds", "../../deploy/controller/00-namespaces.yaml", "../../deploy/controller/10-rights.yaml"); err != nil {
+	if err := c.Apply(t.Context(), "../../deploy/crds", "../../deploy/controller/00-namespaces.yaml", "../../deploy/controller/10-rights.yaml",
+		"../../deploy/controller/16-policies.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	scheme, err := newScheme()
