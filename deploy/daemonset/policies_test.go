@@ -39,6 +39,7 @@ func TestPolicies(t *testing.T) {
 	})
 	t.Run("node status", func(t *testing.T) { testNodeStatus(t, f) })
 	t.Run("conditions", func(t *testing.T) { testConditions(t, f) })
+	t.Run("condition types of a host", func(t *testing.T) { testConditionTypes(t, f) })
 	t.Run("a node with much in it", func(t *testing.T) { testLargeNode(t, f) })
 	t.Run("leases", func(t *testing.T) { testLeases(t, f) })
 	t.Run("events", func(t *testing.T) { testEvents(t, f) })
@@ -139,6 +140,50 @@ func testConditions(t *testing.T, f *fence) {
 			}
 		})
 	}
+}
+
+// testConditionTypes : what a Host lists as its agent's is what the controller sets to Unknown, in the agent's place.
+func testConditionTypes(t *testing.T, f *fence) {
+	lists := func(types ...any) write {
+		return write{"PATCH", "/apis/fettle.dev/v1alpha1/hosts/a/status", mergePatch, object{"status": object{"conditionTypes": types}}}
+	}
+	for _, tc := range []struct {
+		name  string
+		types []any
+		why   string // empty: it is allowed
+	}{
+		{"none", []any{}, ""},
+		{"ours", []any{"fettle.dev/Healthy", "fettle.dev/Mine"}, ""},
+		{"another's", []any{"npd.example.com/KernelOK"}, "listed: npd.example.com/KernelOK"},
+		{"another's among ours", []any{"fettle.dev/Healthy", "example.com/Foreign", "fettle.dev/Mine"}, "listed: example.com/Foreign"},
+		{"one that looks like ours", []any{"xfettle.dev/Healthy"}, "listed: xfettle.dev/Healthy"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			allowed(t, f.admin.CoreV1().RESTClient(), lists(tc.types...))
+			for _, who := range []string{boundToA, podOnA} {
+				if tc.why == "" {
+					allowed(t, f.agents[who], lists(tc.types...))
+				} else {
+					refused(t, f.agents[who], lists(tc.types...), tc.why)
+				}
+			}
+		})
+	}
+	t.Run("the two policies know the same prefixes", func(t *testing.T) {
+		prefixes := func(policy string) string {
+			p, err := f.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), policy, metav1.GetOptions{})
+			must(t, err)
+			for _, v := range p.Spec.Variables {
+				if v.Name == "prefixes" {
+					return v.Expression
+				}
+			}
+			return policy + " has no prefixes"
+		}
+		if nodes, hosts := prefixes("nodeagent-nodes.fettle.dev"), prefixes("nodeagent-hosts.fettle.dev"); nodes != hosts {
+			t.Errorf("%s for nodes, %s for hosts", nodes, hosts)
+		}
+	})
 }
 
 // testLargeNode : expressions have a budget. A node at the bounds of what kubelets report must not exceed it.
