@@ -13,8 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // Bounds of a listener. Whoever asks sends a few hundred bytes, takes some tens of kilobytes and is on this machine.
@@ -180,8 +178,9 @@ func (s *Server) serve(ctx context.Context, what, where string, listen func(cont
 
 // answer serves one listener until the context ends.
 func answer(ctx context.Context, listener net.Listener, routes http.Handler, log *slog.Logger) error {
+	all := &guests{room: maxConnections}
 	server := &http.Server{
-		Handler: routes, MaxHeaderBytes: maxHeaderBytes,
+		Handler: all.serve(routes), ConnContext: all.arrive, ConnState: all.leave, MaxHeaderBytes: maxHeaderBytes,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -200,7 +199,7 @@ func answer(ctx context.Context, listener net.Listener, routes http.Handler, log
 	if own, ok := listener.(*ownSocket); ok {
 		ended.Go(func() { own.watch(ctx) })
 	}
-	if err := server.Serve(netutil.LimitListener(listener, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("answer on %s: %w", listener.Addr(), err)
 	}
 	return nil
