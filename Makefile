@@ -37,13 +37,14 @@ demo: build controlplane ## Watch a machine break, be tainted, and be repaired. 
 	@go run ./test/e2e/demo
 
 .PHONY: generate
-generate: bin/tools/controller-gen ## Generate deep copies, CRDs and the pages of reference.
+generate: bin/tools/controller-gen bin/tools/decodable ## Generate deep copies, CRDs and the pages of reference.
 	bin/tools/controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
+	bin/tools/decodable deploy/crds
 	go build -o bin/ ./cmd/nodeagent
 	tools/generate-pages bin/nodeagent docs/reference
 
 .PHONY: generate-check
-generate-check: bin/tools/controller-gen ## Fail when generated files are not current.
+generate-check: bin/tools/controller-gen bin/tools/decodable ## Fail when generated files are not current.
 	tools/generate-check
 
 .PHONY: lint
@@ -73,6 +74,9 @@ bin/tools/controller-gen: tools/go.mod tools/go.sum
 	go build -C tools -o ../bin/tools/ sigs.k8s.io/controller-tools/cmd/controller-gen
 bin/tools/golangci-lint: tools/go.mod tools/go.sum
 	go build -C tools -o ../bin/tools/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+bin/tools/decodable: $(wildcard tools/decodable/*.go) tools/go.mod
+	go build -C tools -o ../bin/tools/ ./decodable
+
 bin/tools/testrun: $(wildcard tools/testrun/*.go) tools/go.mod
 	go build -C tools -o ../bin/tools/ ./testrun
 bin/tools/image: $(wildcard tools/image/*.go) tools/go.mod
