@@ -29,6 +29,7 @@ func TestCommandsUnderTheHardenedUnit(t *testing.T) {
 		Files: []machines.File{
 			{Path: "/etc/systemd/system/nodeagent.service", Text: string(unit)},
 			{Path: "/etc/systemd/system/nodeagent.service.d/once.conf", Text: "[Service]\nType=oneshot\nRestart=no\nWatchdogSec=0\nStandardOutput=truncate:/run/looked.json\n" +
+				"ExecStopPost=\n" + // it would truncate the file again
 				"ExecStart=\nExecStart=/usr/bin/nodeagent check --config=/etc/fettle/nodeagent.yaml --output=json\n"},
 			{Path: "/etc/fettle/nodeagent.yaml", Mode: 0o600, Text: `checks:
 - {name: script, kind: exec, command: [sh, -c, 'echo "$LEVEL $(cat /proc/self/oom_score_adj)"; exit 1'], env: [LEVEL=2], interval: 5m, timeout: 2m}
