@@ -333,6 +333,7 @@ func TestAgents(t *testing.T) {
 		w.boot(t, ahead.node, "boot-1")
 		ahead.begin(outer)
 		w.tainted(t, "unseen")
+		w.tainted(t, "ahead")
 		stop()
 		w.boot(t, n, "boot-2")
 		a.mu.Lock()
