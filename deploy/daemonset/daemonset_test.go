@@ -40,9 +40,35 @@ func TestManifests(t *testing.T) {
 			kubectl(t, append([]string{"apply", "--filename=."}, way.args...)...)
 			kubectl(t, append([]string{"diff", "--filename=."}, way.args...)...) // fails when anything would change
 			t.Run("rights", func(t *testing.T) { testRights(t, c) })
+			t.Run("the kubelet's probe as the page has it", func(t *testing.T) {
+				container := "spec: {template: {spec: {containers: [{name: nodeagent, " + shownProbe(t) + "}]}}}"
+				asked := kubectl(t, "patch", "daemonset", "nodeagent", "--namespace=fettle-system", "--dry-run=server", "--patch="+container,
+					"--output=jsonpath={.spec.template.spec.hostNetwork} {.spec.template.spec.containers[0].livenessProbe.httpGet}")
+				if want := `true {"host":"127.0.0.1","path":"/healthz","port":9190,"scheme":"HTTP"}`; asked != want {
+					t.Errorf("the kubelet asks %s, want %s", asked, want)
+				}
+			})
 			kubectl(t, "delete", "--filename=.", "--wait")
 		})
 	}
+}
+
+// shownProbe is the probe that the security model shows, where the agent answers with the configuration that it shows.
+func shownProbe(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("set `endpoints.metricsAddress: (\\S+)` and give the container\n\n    (livenessProbe: .*)\n").FindStringSubmatch(string(page))
+	if shown == nil {
+		t.Fatal("the page shows no probe")
+	}
+	c, err := config.Parse("nodeagent.yaml", []byte("endpoints: {metricsAddress: \""+shown[1]+"\"}"), catalogue.Kinds())
+	if err != nil || c.Endpoints.MetricsAddress != "127.0.0.1:9190" {
+		t.Errorf("the agent answers at %s, %v", c.Endpoints.MetricsAddress, err)
+	}
+	return shown[2]
 }
 
 func testRights(t *testing.T, c *controlplane.ControlPlane) {
