@@ -162,7 +162,13 @@ func TestStatusAloneWithAFault(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	containsAll(t, out, "none is configured; the agent runs alone", "EXPIRED 1h0m ago, is not renewed by the agent: a file is delivered: refused", "RESTART THE AGENT for stateDir", ", NOT IN FORCE AS IT STANDS\n", "\n  a.yaml:3: checks: x\n  a.yaml:4: log: y\n")
+	containsAll(t, out, "none in what is in force of the configuration, which is wrong; the agent runs alone", "EXPIRED 1h0m ago, is not renewed by the agent: a file is delivered: refused", "RESTART THE AGENT for stateDir", ", NOT IN FORCE AS IT STANDS\n", "\n  a.yaml:3: checks: x\n  a.yaml:4: log: y\n")
+}
+
+func TestStatusOfACredentialThatTellsNothing(t *testing.T) {
+	source := told{credential: &endpoints.Credential{Detail: "it is not a JSON Web Token"}}
+	out, _, _ := status(t, serve(t, source, reportOf(health.OK, "OK", ""))...)
+	containsAll(t, out, "none is configured; the agent runs alone", "does not say when it expires, is not renewed by the agent: it is not a JSON Web Token")
 }
 
 func TestStatusWithoutAnAgent(t *testing.T) {

@@ -25,7 +25,7 @@ func writeStatusTable(w io.Writer, a account) error {
 	}
 	fmt.Fprintf(&b, "Machine\t%s\n", machineLine(s.Health, now))
 	fmt.Fprintf(&b, "Agent\t%s\n", agentLine(s.Agent, now))
-	fmt.Fprintf(&b, "Cluster\t%s\n", clusterLine(s.Cluster))
+	fmt.Fprintf(&b, "Cluster\t%s\n", clusterLine(s))
 	if s.Cluster != nil && s.Cluster.Joined {
 		fmt.Fprintf(&b, "Lease\t%s\n", withDetail(s.Cluster.Lease.State, s.Cluster.Lease.Detail))
 		fmt.Fprintf(&b, "Published\t%s\n", publishedLine(*s.Cluster, now))
@@ -80,8 +80,11 @@ func agentLine(a endpoints.Agent, now time.Time) string {
 	return line
 }
 
-func clusterLine(c *endpoints.Cluster) string {
+func clusterLine(s endpoints.Status) string {
+	c := s.Cluster
 	switch {
+	case c == nil && s.Configuration.Fault != "": // which may name one
+		return "none in what is in force of the configuration, which is wrong; the agent runs alone"
 	case c == nil:
 		return "none is configured; the agent runs alone"
 	case !c.Joined:
@@ -100,7 +103,7 @@ func publishedLine(c endpoints.Cluster, now time.Time) string {
 }
 
 func credentialLine(c endpoints.Credential, now time.Time) string {
-	line := "does not expire"
+	line := "does not say when it expires"
 	switch {
 	case c.ExpiresAt.IsZero():
 	case now.Before(c.ExpiresAt):
