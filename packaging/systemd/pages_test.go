@@ -120,6 +120,11 @@ func (f *fixture) shell(ctx context.Context, command string) (string, error) {
 	return string(out), err
 }
 
+// curl is that of the test machine's /usr, with its libraries, for a machine on which none is installed.
+const curl = `#!/bin/sh
+exec /srv/usr/lib*/ld-linux-*.so.* --library-path "/srv/usr/lib/$(uname -m)-linux-gnu" /srv/usr/bin/curl "$@"
+`
+
 func TestThePagesForAMachineAlone(t *testing.T) {
 	p, err := port.Reserve(port.ReuseAddress)
 	if err != nil {
@@ -127,7 +132,11 @@ func TestThePagesForAMachineAlone(t *testing.T) {
 	}
 	t.Cleanup(p.Release)
 	page := sections(t, "standalone.md")
-	f := &fixture{Machine: machines.ForTest(t, machines.Options{Name: "reader", Binds: checkoutFor(t)})}
+	f := &fixture{Machine: machines.ForTest(t, machines.Options{
+		Name:  "reader",
+		Binds: append(checkoutFor(t), machines.Bind{Source: "/usr", Target: "/srv/usr"}),
+		Files: []machines.File{{Path: "/usr/local/bin/curl", Mode: 0o755, Text: curl}},
+	})}
 	for _, heading := range []string{"Installing", "Asking how the machine is", "The journal"} {
 		f.follow(t, page, heading, ":9190", ":"+p.String())
 	}
