@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/config"
 	"github.com/fettle-dev/fettle/internal/credential"
@@ -35,6 +37,8 @@ type clusterOptions struct {
 	// tokens renews our own; nil: nobody does.
 	tokens   *credential.Renewer
 	progress func() uint64
+	// identified, if set, is told the UID of the machine's Node, again whenever that may have changed. It must not block.
+	identified func(types.UID)
 	// awake reports whether the scheduler of checks turns.
 	awake func() bool
 	log   *slog.Logger
@@ -46,6 +50,8 @@ type cluster struct {
 	o      clusterOptions
 	events *report.Events
 	calls  clusterCalls
+	// moved rings whenever the Lease may stand otherwise than the check of the heartbeat saw it.
+	moved bell
 
 	mu       sync.Mutex
 	report   *health.Report
@@ -126,6 +132,7 @@ func (c *cluster) run(ctx context.Context) {
 			c.mu.Lock()
 			c.alone = true
 			c.mu.Unlock()
+			c.moved.strike()
 			return
 		}
 		if err != nil {
@@ -176,7 +183,7 @@ func (c *cluster) join(ctx context.Context, candidate kubeclient.Candidate) (why
 		Namespace: fettlev1alpha1.LeaseNamespace, Node: c.o.node, Holder: c.o.self.ID, StateDir: c.o.stateDir,
 		Interval: h.Interval, LeaseDuration: h.LeaseDuration,
 		Progress: c.o.progress, StallAfter: stallAfter,
-		Reapply: s.reporter.Reapply, Changed: c.heartChanged, Log: c.o.log,
+		Reapply: s.reporter.Reapply, Changed: c.heartMoved, Log: c.o.log,
 	})
 	watch := &report.HostWatch{API: reports, Name: c.o.node, Seen: s.hostSeen, Log: c.o.log}
 
@@ -196,9 +203,18 @@ func (c *cluster) join(ctx context.Context, candidate kubeclient.Candidate) (why
 	return why, nil
 }
 
-// heartChanged tells of a conflict of identities, which nothing else tells in the cluster: an agent that is silent writes
+// heartMoved takes in every change of the heartbeat's status.
+func (c *cluster) heartMoved(s heartbeat.Status) {
+	c.moved.strike()
+	if s.NodeUID != "" && c.o.identified != nil {
+		c.o.identified(s.NodeUID)
+	}
+	c.tellConflict(s)
+}
+
+// tellConflict tells of a conflict of identities, which nothing else tells in the cluster: an agent that is silent writes
 // no conditions.
-func (c *cluster) heartChanged(s heartbeat.Status) {
+func (c *cluster) tellConflict(s heartbeat.Status) {
 	if s.State == heartbeat.IdentityConflict {
 		c.events.Conflict(s.Detail, time.Now())
 	}
@@ -212,7 +228,7 @@ func (c *cluster) watchSource(ctx context.Context, candidate kubeclient.Candidat
 		if c.o.source.Changed(candidate) {
 			return "the files that say how to reach it have changed"
 		}
-		c.heartChanged(heart.Status()) // a conflict that lasts is told again and again, seldom
+		c.tellConflict(heart.Status()) // a conflict that lasts is told again and again, seldom
 		if heart.Status().State != heartbeat.Failing {
 			failing = time.Time{}
 			continue
@@ -244,6 +260,7 @@ func (c *cluster) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session = nil
+	c.moved.strike()
 }
 
 // client makes a client for one purpose, with connections and a budget of its own.

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -178,6 +180,7 @@ func followsTheNode(t *testing.T, r *rig, node string) {
 	p := startPart(t, r.agentKubeconfig, node, t.TempDir())
 	p.say(finding(""))
 	r.awaitSaid(t, node, allWell)
+	await.That(t, "the node's UID is told", func() bool { return p.known.Load() == old.UID })
 	if err := r.admin.Delete(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
@@ -187,6 +190,7 @@ func followsTheNode(t *testing.T, r *rig, node string) {
 		l := r.lease(t, node)
 		return l != nil && len(l.OwnerReferences) == 1 && l.OwnerReferences[0].UID == next.UID
 	})
+	await.That(t, "the new node's UID is told", func() bool { return p.known.Load() == next.UID })
 	await.That(t, "the old host is collected", func() bool {
 		return client.IgnoreNotFound(r.admin.Get(t.Context(), client.ObjectKey{Name: node}, &fettlev1alpha1.Host{})) == nil && !r.hostExists(t, node)
 	})
@@ -241,7 +245,19 @@ func oneOfTwoIsSilent(t *testing.T, r *rig, node string) {
 	first.say(finding(""))
 	r.awaitSaid(t, node, allWell)
 	second := startPart(t, r.agentKubeconfig, node, t.TempDir())
-	second.say(finding("Broken"))
+	look := func() { // as the check of the heartbeat does
+		if second.agentHeartbeat().Conflict {
+			second.say(partly([]string{"AgentReady=False/IdentityConflict", "Healthy=False/IdentityConflict"}))
+		} else {
+			second.say(finding("Broken"))
+		}
+	}
+	look()
+	watching := sync.WaitGroup{}
+	ctx, unwatch := context.WithCancel(t.Context())
+	defer watching.Wait()
+	defer unwatch()
+	watching.Go(func() { second.moved.each(ctx, look) })
 	await.That(t, "the second sees the conflict", func() bool { return second.heartState() == heartbeat.IdentityConflict })
 	time.Sleep(2 * beats.LeaseDuration)
 	writes := r.requests(t, controlplane.Mark{}, second.version).Writes()
@@ -257,7 +273,14 @@ func oneOfTwoIsSilent(t *testing.T, r *rig, node string) {
 	if took := r.lease(t, node).Spec.AcquireTime.Sub(last.Time); took < beats.LeaseDuration-beats.Interval {
 		t.Errorf("it took over %s after the last beat of the first", took)
 	}
+	await.That(t, "the host says Ready", func() bool {
+		agent := r.host(t, node).Status.Agent
+		return agent != nil && agent.ID == second.o.self.ID
+	})
 	r.awaitSaid(t, node, netBad)
+	if n := r.requests(t, controlplane.Mark{}, second.version).Counts()["patch nodes/status"]; n != 1 {
+		t.Errorf("the second wrote to the node %d times: it told of a conflict that is over", n)
+	}
 }
 
 func joinsLater(t *testing.T, r *rig, node string) {

@@ -32,7 +32,7 @@ type diagnosisParts struct {
 	// looks and checks are of the same checks in the same order, as catalogue.Build makes them.
 	looks  []schedule.Check
 	checks []health.Check
-	// seed tells machines apart; see schedule.New.
+	// seed tells machines apart until the Node's UID does; see schedule.New.
 	seed string
 	// remembered is what an earlier process left; bootID is this boot's.
 	remembered health.Snapshot

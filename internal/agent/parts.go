@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	fettlev1alpha1 "github.com/fettle-dev/fettle/api/fettle/v1alpha1"
 	"github.com/fettle-dev/fettle/internal/config"
 	"github.com/fettle-dev/fettle/internal/config/reload"
@@ -46,9 +48,10 @@ func assemble(o Options, host *hostfs.Root, stateDir string, self fettlev1alpha1
 	p.env.Agent = p.known()
 	progress := func() uint64 { return p.diagnosis.scheduler.Progress() }
 	awake := func() bool { return p.diagnosis.scheduler.Awake() }
+	identified := func(node types.UID) { p.diagnosis.scheduler.Reseed(string(node)) }
 	p.cluster = newCluster(clusterOptions{
 		node: o.NodeName, self: self, source: sourceOf(o, host), stateDir: stateDir, heartbeat: o.Config.Heartbeat,
-		tokens: p.tokens, progress: progress, awake: awake, log: o.Log,
+		tokens: p.tokens, progress: progress, identified: identified, awake: awake, log: o.Log,
 	})
 	p.notices = newNotifier(progress, p.cluster.status)
 	p.runtime = newRuntimeWatch(o, p.env, p.cluster.setRuntime)
@@ -125,7 +128,10 @@ func (p *parts) close() { p.endEnv() }
 
 // known is what the checks of the agent itself are told.
 func (p *parts) known() probes.Agent {
-	known := probes.Agent{Heartbeat: func() probes.Heartbeat { return p.cluster.agentHeartbeat() }}
+	known := probes.Agent{
+		Heartbeat:      func() probes.Heartbeat { return p.cluster.agentHeartbeat() },
+		WatchHeartbeat: func(ctx context.Context, look func()) { p.cluster.moved.each(ctx, look) },
+	}
 	if p.o.Configuration != nil {
 		known.ConfigFault = p.o.Configuration.Fault
 		known.WatchConfig = p.configured.each

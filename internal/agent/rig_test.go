@@ -215,6 +215,7 @@ func (r *rig) mark(t *testing.T) controlplane.Mark {
 type part struct {
 	*cluster
 	version string
+	known   *atomic.Value // the UID of the Node that was told last
 	stop    func()
 }
 
@@ -227,13 +228,15 @@ func startPart(t *testing.T, kubeconfig, node, stateDir string) *part {
 	t.Helper()
 	version := fmt.Sprintf("v%d", versions.Add(1))
 	var progress atomic.Uint64
-	p := &part{version: version, cluster: newCluster(clusterOptions{
+	known := &atomic.Value{}
+	p := &part{version: version, known: known, cluster: newCluster(clusterOptions{
 		node:     node,
 		self:     fettlev1alpha1.HostAgent{Version: version, ID: node + "_" + version, Mode: modeService, BootID: "boot", StartedAt: metav1.Now()},
 		source:   kubeclient.Source{Kubeconfig: kubeconfig},
 		stateDir: stateDir, heartbeat: beats,
-		progress: func() uint64 { return progress.Add(1) },
-		log:      slog.New(slog.NewTextHandler(t.Output(), nil)).With("agent", version),
+		progress:   func() uint64 { return progress.Add(1) },
+		identified: func(node types.UID) { known.Store(node) },
+		log:        slog.New(slog.NewTextHandler(t.Output(), nil)).With("agent", version),
 	})}
 	p.setRuntime(report.Runtime{Reachable: true, Detail: "systemd answers"})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -85,9 +85,28 @@ func (s *Scheduler) replace(ctx context.Context, checks []Check) {
 func (p *plan) reschedule(c Check, seed string, now time.Time) {
 	again := c.Interval != p.Interval
 	p.Interval, p.Timeout = c.Interval, c.Timeout
-	if !again {
-		return
+	if again {
+		p.rephase(seed, now)
 	}
+}
+
+// Reseed changes what tells this machine apart, once something better is known; see New. No look comes later than it was
+// due. It does not wait, and may be called from any goroutine.
+func (s *Scheduler) Reseed(seed string) {
+	s.do(func(context.Context) {
+		if seed == s.seed {
+			return
+		}
+		s.seed = seed
+		now := time.Now()
+		for _, p := range s.plans {
+			p.rephase(seed, now)
+		}
+	})
+}
+
+// rephase puts a check on the grid of a seed and of its interval.
+func (p *plan) rephase(seed string, now time.Time) {
 	p.phase = spread(seed+"/phase/"+p.Name, p.Interval)
 	due := p.due
 	p.plan(now, false)

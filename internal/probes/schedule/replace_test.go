@@ -474,3 +474,41 @@ func TestManyHungLooksCostOneGoroutineEach(t *testing.T) {
 		close(release)
 	})
 }
+
+func TestReseedMovesToAnotherGridAndDelaysNoLook(t *testing.T) {
+	looks := func(seed string, reseed bool) (at []time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			r := run(t, check("a", well))
+			time.Sleep(15 * time.Second)
+			if reseed {
+				r.Reseed(seed)
+			}
+			time.Sleep(5 * time.Minute)
+			r.stop()
+			for _, s := range r.of("a") {
+				at = append(at, s.at)
+			}
+		})
+		return at
+	}
+	as := looks("", false)
+	if same := looks("machine", true); !slices.Equal(same, as) {
+		t.Errorf("with the seed it had, it looks at %v, not %v", same, as)
+	}
+	places := map[time.Duration]bool{}
+	for i := range 20 {
+		at := looks(fmt.Sprint("machine-", i), true)
+		for j := 2; j < len(at); j++ {
+			if gap := at[j] - at[j-1]; gap > 45*time.Second {
+				t.Errorf("of seed %d it looks at %v, after %s", i, at, gap)
+			}
+		}
+		if len(at) < 8 || at[1] > as[1] {
+			t.Errorf("of seed %d it looks at %v, without it at %v", i, at, as)
+		}
+		places[at[len(at)-1]%(30*time.Second)] = true
+	}
+	if len(places) < 15 {
+		t.Errorf("20 machines look at %d places", len(places))
+	}
+}

@@ -78,7 +78,7 @@ type ending struct {
 	took   time.Duration
 }
 
-// New makes a scheduler. seed tells machines apart (the node's name, say): it sets each check's phase, so that a
+// New makes a scheduler. seed tells machines apart (the node's UID, say): it sets each check's phase, so that a
 // thousand machines started at once do not look, and write, in step. Intervals and timeouts must be above zero.
 func New(checks []Check, seed string, observe Observe, log *slog.Logger) *Scheduler {
 	s := &Scheduler{
