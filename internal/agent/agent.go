@@ -43,7 +43,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer func() { _ = host.Close() }() // only read from
-	stateDir, release, err := claimStateDir(o.Config.StateDir, o.Log)
+	stateDir := o.Config.StateDir
+	release, err := claimStateDir(stateDir, o.Log)
 	if err != nil {
 		return err
 	}
@@ -64,9 +65,6 @@ func Run(ctx context.Context, o Options) error {
 // publicKey is that of the agent's key pair, which is made at the first start. An agent without one works, and takes no
 // sealed values.
 func publicKey(stateDir string, log *slog.Logger) string {
-	if stateDir == "" {
-		return ""
-	}
 	key, err := sealing.LoadOrCreate(stateDir)
 	if err != nil {
 		log.Warn("no values can be sealed to this agent", "error", err)
@@ -75,24 +73,20 @@ func publicKey(stateDir string, log *slog.Logger) string {
 	return key.PublicKey()
 }
 
-// claimStateDir makes the state folder ours. An agent works without one, so only another process that uses it is an
-// error; an empty name is returned when there is none to be had.
-func claimStateDir(dir string, log *slog.Logger) (name string, release func(), err error) {
-	without := func(err error) (string, func(), error) {
-		log.Warn("no state is kept over restarts; give the agent a folder it may write to", "stateDir", dir, "error", err)
-		return "", func() {}, nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return without(err)
-	}
+// claimStateDir makes the state folder ours; only another process that uses it is an error. An agent works without one,
+// and with one that takes nothing new: what it holds, a latched fault above all, must not be forgotten.
+func claimStateDir(dir string, log *slog.Logger) (release func(), err error) {
 	lock, err := statefile.Lock(dir)
 	if errors.Is(err, statefile.ErrInUse) {
-		return "", nil, fmt.Errorf("%w; is another agent running on this machine, as a service or in a pod?", err)
+		return nil, fmt.Errorf("%w; is another agent running on this machine, as a service or in a pod?", err)
+	}
+	if err == nil {
+		err = statefile.Writable(dir)
 	}
 	if err != nil {
-		return without(err)
+		log.Warn("nothing new is kept over restarts; give the agent a folder it may write to", "stateDir", dir, "error", err)
 	}
-	return dir, func() { _ = lock.Close() }, nil
+	return func() { _ = lock.Close() }, nil // of no lock as well
 }
 
 // Modes in which an agent runs.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -62,8 +61,8 @@ func openMemory(stateDir string, log *slog.Logger) (*memory, health.Snapshot) {
 }
 
 func (m *memory) setAside(why error) {
-	aside := m.path + ".damaged"
-	if err := os.Rename(m.path, aside); err != nil {
+	aside, err := statefile.SetAside(m.path)
+	if err != nil {
 		m.log.Warn("what was known of the checks before cannot be used, nor moved aside; they are looked at afresh", "error", why, "move", err)
 		return
 	}

@@ -40,7 +40,8 @@ func Write(path string, format int, content any) error {
 	if len(file) >= maxSize {
 		return fmt.Errorf("write state file %s: %d bytes are more than it may hold", path, len(file))
 	}
-	if err := replace(path, append(file, '\n')); err != nil {
+	err = within(filepath.Dir(path), func() error { return replace(path, append(file, '\n')) })
+	if err != nil {
 		return fmt.Errorf("write state file %s: %w", path, err)
 	}
 	return nil
@@ -49,9 +50,13 @@ func Write(path string, format int, content any) error {
 // Read fills content from path. The error is fs.ErrNotExist when nothing was ever written, and ErrDamaged when the
 // file is not one that Write left, or has another format.
 func Read(path string, format int, content any) error {
-	file, err := readRegular(path)
+	var file []byte
+	err := within(filepath.Dir(path), func() (err error) {
+		file, err = readRegular(path)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("read state file: %w", err)
+		return fmt.Errorf("read state file %s: %w", path, err)
 	}
 	var e envelope
 	if err := json.Unmarshal(file, &e); err != nil {
@@ -69,6 +74,16 @@ func Read(path string, format int, content any) error {
 	return nil
 }
 
+// SetAside moves a file that cannot be used to a name that ends in .damaged, which it returns. What lay there goes.
+func SetAside(path string) (aside string, err error) {
+	aside = path + ".damaged"
+	err = within(filepath.Dir(path), func() error { return os.Rename(path, aside) })
+	if err != nil {
+		return "", fmt.Errorf("move state file %s aside: %w", path, err)
+	}
+	return aside, nil
+}
+
 // readRegular reads a file, and waits for nobody to write into a pipe.
 func readRegular(path string) (content []byte, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -80,11 +95,11 @@ func readRegular(path string) (content []byte, err error) {
 	case err != nil:
 		return nil, err
 	case !is.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: %w: it is not a regular file but %s", path, ErrDamaged, is.Mode())
+		return nil, fmt.Errorf("%w: it is not a regular file but %s", ErrDamaged, is.Mode())
 	}
 	content, err = io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err == nil && len(content) > maxSize {
-		err = fmt.Errorf("%s: %w: it is larger than %d bytes", path, ErrDamaged, maxSize)
+		err = fmt.Errorf("%w: it is larger than %d bytes", ErrDamaged, maxSize)
 	}
 	return content, err
 }
