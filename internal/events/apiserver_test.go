@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,13 @@ func TestTheAPIServerTakesEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := NewQueue(api, "test", func() bool { return false }, logr.Discard())
+	for shift := range 4 { // so that names are cut at letters, dashes and dots
+		name := strings.Repeat("x", shift) + strings.Repeat("a-a.", 62) + strings.Repeat("b", 5-shift)
+		q.Add(Event{
+			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name},
+			Type:      corev1.EventTypeNormal, Reason: "LongName", Action: "WriteNode", Note: name, At: time.Now(),
+		})
+	}
 	e := Event{
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n", UID: "11111111-0000-4000-8000-000000000000"},
 		Type:      corev1.EventTypeWarning, Reason: "WriteFailed", Action: "WriteNode", Note: "no", At: time.Now(),
@@ -42,6 +50,9 @@ func TestTheAPIServerTakesEvents(t *testing.T) {
 	})
 	if got := list.Items[0]; len(list.Items) != 1 || got.Series == nil || got.Series.Count != 2 || got.Reason != e.Reason {
 		t.Errorf("%d events: %+v", len(list.Items), got)
+	}
+	if err := api.List(t.Context(), &list, client.MatchingFields{"reason": "LongName"}); err != nil || len(list.Items) != 4 {
+		t.Errorf("%d events about objects with names as long as they may be, %v", len(list.Items), err)
 	}
 	stop()
 	if err := <-done; err != nil {

@@ -23,8 +23,8 @@ const (
 	capacity = 10_000
 	// patience is how long an event waits at most for more urgent writes to end.
 	patience = 2 * time.Second
-	// maxNote is what the API server accepts.
-	maxNote = 1024
+	// maxNote and maxName are what the API server accepts.
+	maxNote, maxName = 1024, 253
 	// writeTimeout bounds one write; an event that does not get through is dropped.
 	writeTimeout = 5 * time.Second
 )
@@ -68,6 +68,16 @@ type entry struct {
 func (e Event) what() Event {
 	e.At = time.Time{}
 	return e
+}
+
+// name is that of the API's object: the name of what it is about, cut where needed, and what makes it unique.
+func (e *entry) name(serial uint64) string {
+	unique := fmt.Sprintf(".%x.%x", e.At.UnixNano(), serial)
+	about := e.Regarding.Name
+	if room := maxName - len(unique); len(about) > room {
+		about = strings.TrimRight(about[:room], "-.") // no part of a name may end in them
+	}
+	return about + unique
 }
 
 // NewQueue returns a queue that writes through c as the given instance of the controller, and waits while busy.
@@ -174,7 +184,7 @@ func (q *Queue) write(ctx context.Context, e *entry, serial uint64) error {
 	return q.client.Create(ctx, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault,
-			Name:      fmt.Sprintf("%s.%x.%x", e.Regarding.Name, e.At.UnixNano(), serial),
+			Name:      e.name(serial),
 		},
 		EventTime:           metav1.NewMicroTime(e.At),
 		Series:              series,
