@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/fettle-dev/fettle/internal/health"
 )
 
@@ -64,4 +66,31 @@ func TestAReasonThatGoesToAndFroIsHeldStill(t *testing.T) {
 			}
 		})
 	}
+}
+
+// As often as makes it flap; before the first of them may come the one that ended the flapping before.
+func TestNoLifeChangesAReasonMoreOftenThanTheRuleAllows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule := health.Flapping{Changes: rapid.IntRange(3, 6).Draw(t, "changes"), Within: time.Minute}
+		most := rule.Changes + 1
+		engine := health.NewEngine([]health.Check{{Name: "a", Condition: "x/A", Thresholds: once, Flapping: rule}})
+		engine.Restore(health.Snapshot{}, "boot", start)
+		at, shown := start, ""
+		var changes []time.Time
+		for range rapid.IntRange(1, 200).Draw(t, "looks") {
+			at = at.Add(time.Duration(rapid.SampledFrom([]int{1, 1, 1, 1, 10, 59, 60}).Draw(t, "seconds")) * time.Second)
+			engine.Observe("a", health.Result{Verdict: health.Fatal, Reason: rapid.SampledFrom([]string{"A", "A", "B", "C"}).Draw(t, "reason")}, at)
+			now := engine.Report().Checks[0]
+			if now.Verdict != health.Fatal {
+				t.Fatalf("shows %+v", now)
+			}
+			if shown != "" && now.Reason != shown {
+				changes = append(changes, at)
+				if first := len(changes) - 1 - most; first >= 0 && at.Sub(changes[first]) < rule.Within {
+					t.Fatalf("%d changes of reason within %s", most+1, at.Sub(changes[first]))
+				}
+			}
+			shown = now.Reason
+		}
+	})
 }
