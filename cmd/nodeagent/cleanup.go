@@ -38,7 +38,7 @@ Exit status: 0 nothing is left, 2 something is, or could not be looked at.`,
 			c, watcher := reload.Start(cmd.Flags(), catalogue.Kinds())
 			fault := watcher.Fault()
 			if fault != nil {
-				log.Warn("configuration is not in force as a whole", "file", watcher.Status().Path, "error", fault)
+				log.Warn("configuration is not in force as it stands", "file", watcher.Status().Path, "error", fault)
 			}
 			err := agent.Cleanup(cmd.Context(), agent.CleanupOptions{
 				Options: agent.Options{

@@ -33,11 +33,12 @@ current-context: x
 		name string
 		args []string
 		want int
-		says string
+		// never is what would contradict it.
+		says, never string
 	}{
 		{name: "without a cluster there is nothing to withdraw", want: 0, says: "no cluster is configured"},
 		{name: "with one that does not answer nobody knows", args: []string{"--kubeconfig", nowhere}, want: 2, says: "127.0.0.1:1"},
-		{name: "with a broken configuration nobody knows whether there was one", args: []string{"--config", broken}, want: 2, says: "name the agent's kubeconfig with --kubeconfig"},
+		{name: "with a broken configuration nobody knows whether there was one", args: []string{"--config", broken}, want: 2, says: "name the agent's kubeconfig with --kubeconfig", never: "as a whole"},
 		{name: "a broken configuration keeps nobody from one that is named", args: []string{"--config", broken, "--kubeconfig", nowhere}, want: 2, says: "127.0.0.1:1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -46,7 +47,7 @@ current-context: x
 			root.SetOut(&out)
 			root.SetErr(&out)
 			root.SetArgs(append([]string{"cleanup", "--state-dir", filepath.Join(t.TempDir(), "none"), "--node-name", "n"}, tc.args...))
-			if code := execute(t.Context(), root); code != tc.want || !strings.Contains(out.String(), tc.says) {
+			if code := execute(t.Context(), root); code != tc.want || !strings.Contains(out.String(), tc.says) || tc.never != "" && strings.Contains(out.String(), tc.never) {
 				t.Errorf("exit status %d, %q", code, out.String())
 			}
 		})
@@ -80,7 +81,7 @@ func TestCleanupGoesByTheLastValidConfiguration(t *testing.T) {
 	}
 	write("kubeconfig: [\n")
 	_, stderr, code := run(t, "cleanup", "--config", file, "--state-dir", state, "--node-name", "n")
-	if code != 2 || !strings.Contains(stderr, filepath.Join(dir, "gone")) || !strings.Contains(stderr, "in force: the last valid file") {
+	if code != 2 || !strings.Contains(stderr, filepath.Join(dir, "gone")) || !strings.Contains(stderr, "not in force as it stands") || !strings.Contains(stderr, "in force: the last valid file") {
 		t.Errorf("exit status %d, %q", code, stderr)
 	}
 }

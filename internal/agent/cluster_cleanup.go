@@ -53,7 +53,7 @@ func Cleanup(ctx context.Context, o CleanupOptions) error {
 	candidate, err := connector.Try(ctx)
 	switch {
 	case errors.Is(err, kubeclient.ErrStandalone) && o.MustJoin:
-		return errors.New("the configuration is not valid, and what is left of it names no cluster: name the agent's kubeconfig with --kubeconfig and its node with --node-name")
+		return errors.New("the configuration is not valid, and what is in force instead names no cluster: name the agent's kubeconfig with --kubeconfig and its node with --node-name")
 	case errors.Is(err, kubeclient.ErrStandalone):
 		o.Say("no cluster is configured, so nothing was said in one")
 	case err != nil:

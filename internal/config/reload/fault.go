@@ -8,7 +8,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/config/strict"
 )
 
-// Fault says why the newest configuration is not in force as a whole, and what is.
+// Fault says why the newest configuration is not in force as it stands, and what is.
 type Fault struct {
 	// Cause is what is wrong: strict.Faults, or that the file cannot be read.
 	Cause error

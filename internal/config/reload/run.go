@@ -55,7 +55,7 @@ func (w *Watcher) Run(ctx context.Context, hup <-chan os.Signal, log *slog.Logge
 // follow is Run's loop.
 func (w *Watcher) follow(ctx context.Context, hup <-chan os.Signal, apply func(config.Config)) {
 	if fault := w.Fault(); fault != nil {
-		w.log.Warn("configuration is not in force as a whole", "file", w.path, "error", fault)
+		w.log.Warn("configuration is not in force as it stands", "file", w.path, "error", fault)
 	} else {
 		w.store(w.content)
 	}

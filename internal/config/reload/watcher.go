@@ -178,9 +178,9 @@ func (w *Watcher) accept(content []byte, next config.Config, left error, apply f
 	}
 	switch another := w.say(fault); {
 	case another && fault != nil:
-		w.log.Warn("configuration is not in force as a whole", "file", w.path, "error", fault)
+		w.log.Warn("configuration is not in force as it stands", "file", w.path, "error", fault)
 	case another:
-		w.log.Info("configuration is in force as a whole", "file", w.path)
+		w.log.Info("configuration is in force as it stands", "file", w.path)
 	}
 	if len(changed) > 0 {
 		w.log.Info("configuration changed", "file", w.path, "generation", generation, "keys", changed)
