@@ -29,6 +29,9 @@ func Lock(dir string) (*os.File, error) {
 
 func lock(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		if target, linkErr := os.Readlink(dir); linkErr == nil && errors.Is(err, os.ErrExist) { // the kernel says only that there is something
+			return nil, fmt.Errorf("it is a link to %s, which is not there: %w", target, err)
+		}
 		return nil, err
 	}
 	path := filepath.Join(dir, "lock")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fettle-dev/fettle/internal/statefile"
@@ -92,6 +93,16 @@ func TestWriteInAFolderThatDoesNotExistSaysSo(t *testing.T) {
 	err := statefile.Write(filepath.Join(t.TempDir(), "absent", "note.json"), 1, note{})
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Write gave %v, want an error that says the folder does not exist", err)
+	}
+}
+
+func TestALinkToAFolderThatIsNotThereIsNamed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := os.Symlink("/does/not/exist", dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statefile.Lock(dir); err == nil || !strings.Contains(err.Error(), "a link to /does/not/exist, which is not there") {
+		t.Errorf("got %v", err)
 	}
 }
 
