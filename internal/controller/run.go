@@ -17,6 +17,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -80,11 +81,15 @@ func newManager(cfg *rest.Config, o Options) (manager.Manager, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = UserAgent
 	cfg.QPS, cfg.Burst = o.QPS, int(2*o.QPS)
+	live, err := client.New(cfg, client.Options{Scheme: scheme, Mapper: kinds()})
+	if err != nil {
+		return nil, err
+	}
 	return manager.New(cfg, manager.Options{
 		Scheme:                        scheme,
 		MapperProvider:                func(*rest.Config, *http.Client) (apimeta.RESTMapper, error) { return kinds(), nil },
 		Logger:                        o.Log,
-		Cache:                         cacheOptions(),
+		Cache:                         cacheOptions(undecodable{api: live, log: o.Log.WithName("cache")}.watchFailed),
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              LeaderLease,
 		LeaderElectionNamespace:       o.LeaderElectionNamespace,
@@ -129,7 +134,7 @@ func kinds() apimeta.RESTMapper {
 
 // cacheOptions keep of every object what the controller reads, and share it instead of copying: nobody may change what
 // comes from the cache.
-func cacheOptions() cache.Options {
+func cacheOptions(watchFailed toolscache.WatchErrorHandlerWithContext) cache.Options {
 	byObject := map[client.Object]cache.ByObject{
 		&corev1.Node{}:          {Transform: nodewriter.Trim},
 		&appsv1.DaemonSet{}:     {Transform: rulecheck.Trim},
@@ -140,6 +145,7 @@ func cacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform:             cache.TransformStripManagedFields(),
 		DefaultUnsafeDisableDeepCopy: new(true),
+		DefaultWatchErrorHandler:     watchFailed,
 		ByObject:                     byObject,
 	}
 }

@@ -71,7 +71,7 @@ func (s *setup) synced(ctx context.Context) error {
 	}
 	for _, i := range *informers {
 		if !i.HasSynced() {
-			return errors.New("caches are not synced yet")
+			return errors.New("caches are not synced yet; the log says so if an object cannot be decoded")
 		}
 	}
 	if w := s.webhook.Load(); w != nil {
