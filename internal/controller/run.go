@@ -30,6 +30,7 @@ import (
 	"github.com/fettle-dev/fettle/internal/controller/metrics"
 	"github.com/fettle-dev/fettle/internal/hosts"
 	"github.com/fettle-dev/fettle/internal/nodewriter"
+	"github.com/fettle-dev/fettle/internal/readiness"
 	"github.com/fettle-dev/fettle/internal/rulecheck"
 	"github.com/fettle-dev/fettle/internal/webhook"
 )
@@ -136,10 +137,11 @@ func kinds() apimeta.RESTMapper {
 // comes from the cache.
 func cacheOptions(watchFailed toolscache.WatchErrorHandlerWithContext) cache.Options {
 	byObject := map[client.Object]cache.ByObject{
-		&corev1.Node{}:          {Transform: nodewriter.Trim},
-		&appsv1.DaemonSet{}:     {Transform: rulecheck.Trim},
-		&fettlev1alpha1.Host{}:  {Transform: hosts.Trim},
-		&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{fettlev1alpha1.LeaseNamespace: {}}},
+		&corev1.Node{}:                         {Transform: nodewriter.Trim},
+		&appsv1.DaemonSet{}:                    {Transform: rulecheck.Trim},
+		&readinessv1alpha1.NodeReadinessRule{}: {Transform: readiness.Trim},
+		&fettlev1alpha1.Host{}:                 {Transform: hosts.Trim},
+		&coordinationv1.Lease{}:                {Namespaces: map[string]cache.Config{fettlev1alpha1.LeaseNamespace: {}}},
 	}
 	maps.Copy(byObject, webhook.Cached(Namespace))
 	return cache.Options{

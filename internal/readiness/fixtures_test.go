@@ -39,7 +39,7 @@ func ruleNamed(name string, conditions ...string) *apiRule {
 }
 
 func nodeNamed(name string, status corev1.ConditionStatus) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"pool": "a"}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(noon), Labels: map[string]string{"pool": "a"}}}
 	if status != "" {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: "A", Status: status}}
 	}

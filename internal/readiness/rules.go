@@ -132,6 +132,16 @@ func (r *Rules) Reload(ctx context.Context) (changed bool, err error) {
 	return true, nil
 }
 
+// Trim leaves of what is known of a rule's writers when they wrote. It is a transform of the controller's cache.
+func Trim(obj any) (any, error) {
+	if rule, ok := obj.(*readinessv1alpha1.NodeReadinessRule); ok {
+		for i := range rule.ManagedFields {
+			rule.ManagedFields[i].FieldsV1 = nil
+		}
+	}
+	return obj, nil
+}
+
 // listNodes gives all nodes by name.
 func listNodes(ctx context.Context, from client.Reader) ([]*corev1.Node, error) {
 	var list corev1.NodeList

@@ -186,6 +186,7 @@ func (s *Status) one(ctx context.Context, rule *readinessv1alpha1.NodeReadinessR
 		return nil
 	}
 	updated := rule.DeepCopy()
+	updated.ManagedFields = nil // leaves them as they are; those of the cache are trimmed
 	updated.Status = status
 	if err := s.client.Status().Update(ctx, updated); err != nil {
 		s.standings.again(rule.UID)

@@ -59,8 +59,7 @@ func without(a, b []corev1.Taint) (count uint8) {
 }
 
 // within gives the view of a rule in dry run with the nodes spared that it would spare: the last by name of those that are
-// bounded, as far as maxTainted has no room for them beside what is held already. Should nodes that are new to the rule come
-// first, it would spare more.
+// bounded, as far as maxTainted has no room for them beside what is held already.
 func (v view) within(maxTainted intstr.IntOrString) view {
 	room, err := intstr.GetScaledValueFromIntOrPercent(&maxTainted, int(v.counts.Selected), true)
 	if err != nil { // the API server takes no other text

@@ -58,8 +58,11 @@ func (f *fleet) leave(name string) {
 	f.queue = append(f.queue, f.bounds.Forget(name)...)
 }
 
-func (f *fleet) bound(bound string) {
-	f.rules = compileAll(rule(uidA, "network", atMost(bound)))
+func (f *fleet) bound(bound string) { f.rule(atMost(bound)) }
+
+// rule makes the rule be another one.
+func (f *fleet) rule(changes ...edit[apiRule]) {
+	f.rules = compileAll(rule(uidA, "network", changes...))
 	f.bounds.Rebuild(f.rules, slices.Collect(maps.Values(f.nodes)))
 	f.queue = slices.Sorted(maps.Keys(f.nodes))
 }
@@ -97,7 +100,15 @@ func (f *fleet) held() string {
 	return strings.Join(held, " ")
 }
 
+// written says when somebody wrote the rule, or a subresource of it. Nodes are of an hour before noon.
+func written(at time.Time, subresource string) edit[apiRule] {
+	return func(r *apiRule) {
+		r.ManagedFields = append(r.ManagedFields, metav1.ManagedFieldsEntry{Subresource: subresource, Time: &metav1.Time{Time: at}})
+	}
+}
+
 func TestBounds(t *testing.T) {
+	early := written(noon.Add(-2*time.Hour), "")
 	ten := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
 	for _, tc := range []struct {
 		name  string
@@ -113,11 +124,35 @@ func TestBounds(t *testing.T) {
 			for _, n := range f.nodes {
 				delete(n.Annotations, JudgedAnnotation)
 			}
-			f.rules = compileAll(rule(uidA, "network", atMost("2"), func(r *apiRule) { r.CreationTimestamp = metav1.NewTime(noon.Add(time.Hour)) }))
 			f.bounds = Bounds{}
-			f.bounds.Rebuild(f.rules, slices.Collect(maps.Values(f.nodes)))
+			f.rule(atMost("2"), func(r *apiRule) { r.CreationTimestamp = metav1.NewTime(noon) })
 			f.say("False", ten...)
 		}, want: "a b"},
+		{name: "nor does one whose bound comes with a condition that is wrong", bound: "2", do: func(f *fleet) {
+			f.rule(early)
+			f.settle()
+			f.rule(atMost("2"), needs("example.com/Typo", "True"), early, written(noon, ""))
+		}, want: "a b"},
+		{name: "nodes that joined during a dry run are not new when it ends", bound: "1", do: func(f *fleet) {
+			f.rule(atMost("1"), early, dryRun)
+			f.join("k", "False")
+			f.join("l", "False")
+			f.settle()
+			f.rule(atMost("1"), early, written(noon, ""))
+		}, want: "k"},
+		{name: "nor are those that joined during a suspension", bound: "1", do: func(f *fleet) {
+			f.rule(atMost("1"), early, suspended)
+			f.join("k", "False")
+			f.join("l", "False")
+			f.settle()
+			f.rule(atMost("1"), early, written(noon, ""))
+		}, want: "k"},
+		{name: "a status that is written makes no node old", bound: "1", do: func(f *fleet) {
+			f.rule(atMost("1"), early, written(noon, "status"))
+			f.say("False", "c", "d")
+			f.settle()
+			f.join("k", "False")
+		}, want: "c k"},
 		{name: "a new node is held in any case", bound: "1", do: func(f *fleet) {
 			f.say("False", "c", "d")
 			f.settle()

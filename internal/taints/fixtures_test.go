@@ -103,7 +103,7 @@ func unparsable(r *apiRule) {
 // node gives a node of pool=workers.
 func node(changes ...edit[corev1.Node]) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "n1", UID: "node", Labels: map[string]string{"pool": "workers"}, Annotations: map[string]string{},
+		Name: "n1", UID: "node", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)), Labels: map[string]string{"pool": "workers"}, Annotations: map[string]string{},
 	}}
 	for _, change := range changes {
 		change(n)

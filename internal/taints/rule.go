@@ -60,8 +60,9 @@ type Rule struct {
 	markerKey, oldMarkerKey string
 	// waits is true for rules with a minimum hold.
 	waits bool
-	// created is when the rule was made.
-	created metav1.Time
+	// since is from when on the rule is as it is, by the API server's clock; nil for one that is only tried out, which would be
+	// so from now on.
+	since *metav1.Time
 	// remembers is true for rules that treat nodes that they have judged before differently.
 	remembers bool
 }
@@ -81,7 +82,7 @@ func Compile(rule *readinessv1alpha1.NodeReadinessRule) (*Rule, error) {
 		MaxTainted:    spec.MaxTainted,
 		TaintNewNodes: spec.TaintNewNodes,
 		Frozen:        spec.DryRun || spec.Suspend,
-		created:       rule.CreationTimestamp,
+		since:         since(rule),
 		remembers:     spec.MaxTainted != nil,
 		markerKey:     readinessv1alpha1.BootstrapMarkerPrefix + string(rule.UID),
 		oldMarkerKey:  readinessv1alpha1.BootstrapMarkerPrefix + rule.Name,
@@ -99,6 +100,18 @@ func Compile(rule *readinessv1alpha1.NodeReadinessRule) (*Rule, error) {
 	}
 	compiled.selector = selector
 	return compiled, nil
+}
+
+// since is when a rule was written last: what else than its status was written is not told apart, and that errs on the side
+// of the bound.
+func since(rule *readinessv1alpha1.NodeReadinessRule) *metav1.Time {
+	last := rule.CreationTimestamp
+	for _, written := range rule.ManagedFields {
+		if written.Subresource == "" && last.Before(written.Time) {
+			last = *written.Time
+		}
+	}
+	return &last
 }
 
 func compileTaints(spec readinessv1alpha1.NodeReadinessRuleSpec) []Taint {
@@ -172,7 +185,7 @@ func (r *Rule) anew(node *corev1.Node) bool {
 	return there && r.rebooted(node, m)
 }
 
-// found reports whether the rule came to a node that was there before it, rather than the node to the rule.
+// found reports whether the rule, as it is, came to a node that was there before it, rather than the node to the rule.
 func (r *Rule) found(node *corev1.Node) bool {
-	return !r.anew(node) && node.CreationTimestamp.Before(&r.created)
+	return !r.anew(node) && (r.since == nil || !node.CreationTimestamp.After(r.since.Time))
 }

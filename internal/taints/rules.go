@@ -72,7 +72,7 @@ func (s *Rules) Enforcing(uid types.UID) *Rules {
 	for i, r := range rules {
 		if r.UID == uid {
 			live := *r
-			live.Frozen = false
+			live.Frozen, live.since = false, nil
 			rules[i] = &live
 		}
 	}

@@ -32,8 +32,8 @@ func (s Seen) object(node *corev1.Node, required readinessv1alpha1.ObjectRequire
 }
 
 // spares reports whether the rule leaves a node that does not fulfil it as it is, since it is at its bound. Nodes that it
-// holds already stay held, and new ones are held in any case; those that were there before the rule are not new, lest a
-// rule for which no reporter runs yet takes the whole fleet.
+// holds already stay held, and new ones are held in any case; those that were there before the rule was as it is are not new,
+// lest one for which no reporter runs yet, or that was only tried out until now, takes the whole fleet.
 func (r *Rule) spares(node *corev1.Node, seen Seen) bool {
 	return r.MaxTainted != nil && seen.MayHold != nil && !r.holds(node) && (r.knows(node) || r.found(node)) && !seen.MayHold(r)
 }

@@ -82,7 +82,8 @@ type NodeReadinessRuleSpec struct {
 
 	// maxTainted bounds how many nodes the rule may hold at once, as a number or a percentage of the nodes it selects,
 	// rounded up: a guard against a reporter that is wrong everywhere at once. Further nodes are left as they are, and
-	// counted. Nodes that are new, made after the rule and not judged by it before, are held in any case. Unset: no bound.
+	// counted. Nodes that are new, made after the rule was last changed and not judged by it before, are held in any case.
+	// Unset: no bound.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]|[1-9][0-9]|100)%$')",message="maxTainted must be a number, 0 or more, or a percentage like 10%"
 	// +optional
