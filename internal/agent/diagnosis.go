@@ -13,7 +13,7 @@ import (
 // diagnosis folds looks into the health engine, says what changed, and passes reports on.
 //
 // Everything but begin, reconfigure and end runs on the scheduler's one goroutine, where begin may be called before that
-// runs and end after it. So nothing is locked, and nothing that is called from here may block.
+// runs and end after it. So nothing is locked, and nothing that is called from here may block but settle, for a moment.
 type diagnosis struct {
 	engine    *health.Engine
 	scheduler *schedule.Scheduler
@@ -50,6 +50,9 @@ type diagnosisParts struct {
 	// remember, if set, is given what must survive the process, whenever that may have changed; atOnce when it is more than
 	// what was counted.
 	remember func(s health.Snapshot, atOnce bool)
+	// settle, if set, returns when what remember was given is kept, or soon in any case. A fault is not told before, so that
+	// no crash takes back what was told.
+	settle func()
 }
 
 // newDiagnosis makes a diagnosis and its scheduler. Call begin, then run the scheduler, then end.
@@ -124,10 +127,13 @@ func (d *diagnosis) tick() {
 
 // follow does what follows from a call of the engine.
 func (d *diagnosis) follow(changed bool) {
-	d.keep(changed) // before it is said
+	d.keep(changed)
 	if changed {
 		before := d.last
 		d.last = d.engine.Report()
+		if d.parts.settle != nil && slices.ContainsFunc(d.last.Checks, d.newFault) {
+			d.parts.settle()
+		}
 		for i, s := range d.last.Checks {
 			d.mention(s)
 			// A check that was shut out by another looks afresh, and need not wait until it is due.
@@ -140,12 +146,23 @@ func (d *diagnosis) follow(changed bool) {
 	d.setAlarm()
 }
 
+// newFault reports whether a fault is to be said of a check that was not said before.
+func (d *diagnosis) newFault(s health.CheckState) bool {
+	return (s.Verdict == health.Fatal || s.Verdict == health.Degraded) && d.differs(s)
+}
+
+// differs reports whether a check came to something that is decided and was not said of it before.
+func (d *diagnosis) differs(s health.CheckState) bool {
+	before := d.said[s.Name]
+	return s.Reason != health.ReasonPending && (before.Verdict != s.Verdict || before.Reason != s.Reason)
+}
+
 // mention says what a check came to, if that is decided and something else than before.
 func (d *diagnosis) mention(s health.CheckState) {
-	before := d.said[s.Name]
-	if s.Reason == health.ReasonPending || before.Verdict == s.Verdict && before.Reason == s.Reason {
+	if !d.differs(s) {
 		return
 	}
+	before := d.said[s.Name]
 	d.said[s.Name] = s
 	condition := d.conditionOf(s.Name)
 	level := slog.LevelInfo

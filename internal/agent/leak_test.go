@@ -103,7 +103,7 @@ func TestNothingLeaksOver100000Looks(t *testing.T) {
 	firstLooks, firstChecks := all(0)
 	d := newDiagnosis(diagnosisParts{
 		looks: firstLooks, checks: firstChecks, seed: "n", remembered: remembered, bootID: "boot", log: log,
-		tell: func(health.Report) {}, remember: kept.note,
+		tell: func(health.Report) {}, remember: kept.note, settle: kept.settle,
 	})
 	enough := make(chan struct{})
 	d.scheduler.Looked = func(string, time.Duration, health.Result) {
@@ -111,12 +111,12 @@ func TestNothingLeaksOver100000Looks(t *testing.T) {
 			close(enough)
 		}
 	}
+	endKeeping := kept.start()
 	d.begin()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = d.scheduler.Run(ctx) })
-	parts.Go(func() { kept.run(ctx) })
 	generations := 0
 	for running := true; running; {
 		select {
@@ -131,7 +131,7 @@ func TestNothingLeaksOver100000Looks(t *testing.T) {
 	cancel()
 	parts.Wait()
 	d.end()
-	kept.end()
+	endKeeping()
 	t.Logf("%d looks, %d generations of checks", done.Load(), generations)
 	if generations < 10 {
 		t.Errorf("only %d generations of checks", generations)

@@ -20,29 +20,36 @@ const (
 	savesApart = 3 * time.Second
 	// saveAgainAfter is the time to the next try after a save that failed.
 	saveAgainAfter = 30 * time.Second
+	// saveFirst bounds how long what is to be said waits for the disk. A disk that takes longer is not waited for until it
+	// has answered.
+	saveFirst = 2 * time.Second
 )
 
 // memory keeps what the health engine must know of checks after a restart in a file of the state folder. What cannot be
 // kept is kept in mind as long as the process lives, and tried again.
 //
-// After a crash the file holds what was last saved, and never a part. A verdict that changed is saved at once, which takes
-// no longer than the disk; what is only counted is at most savesApart behind.
+// After a crash the file holds what was last saved, and never a part. A verdict that changed is saved at once, a fault
+// before it is said, if the disk takes it; what is only counted is at most savesApart behind.
 type memory struct {
 	path              string // empty: nothing is kept
 	log               *slog.Logger
 	apart, againAfter time.Duration
+	patience          time.Duration // of settle
 	wake, hurry       chan struct{}
 	mu                sync.Mutex
 	latest            *health.Snapshot // to be saved; nil when nothing is
+	noted, tried      uint64           // how many snapshots were noted, and how many of them a save has taken in, whatever came of it
+	slow              bool             // whether a save takes longer than patience
 	saved             []byte           // what is in the file
 	fault             string           // why the last save failed
 	lost              error            // why what was kept could not be recalled; nil where there was nothing
+	saves             bell             // rings after each save
 }
 
 // openMemory recalls what is kept in a state folder, "" for none. A file that cannot be used is moved aside, to a name that
 // ends in .damaged, and nothing is recalled.
 func openMemory(stateDir string, log *slog.Logger) (*memory, health.Snapshot) {
-	m := &memory{log: log, apart: savesApart, againAfter: saveAgainAfter, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	m := &memory{log: log, apart: savesApart, againAfter: saveAgainAfter, patience: saveFirst, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 	if stateDir == "" {
 		return m, health.Snapshot{}
 	}
@@ -73,10 +80,35 @@ func (m *memory) setAside(why error) {
 func (m *memory) note(s health.Snapshot, atOnce bool) {
 	m.mu.Lock()
 	m.latest = &s
+	m.noted++
 	m.mu.Unlock()
 	nudge(m.wake)
 	if atOnce {
 		nudge(m.hurry)
+	}
+}
+
+// settle waits until what was noted is saved, or could not be, while run runs. It waits no longer than patience, and not at
+// all for a disk that already took longer.
+func (m *memory) settle() {
+	limit := time.NewTimer(m.patience)
+	defer limit.Stop()
+	for {
+		saved := m.saves.stroke()
+		m.mu.Lock()
+		settled := m.tried == m.noted || m.slow
+		m.mu.Unlock()
+		if settled {
+			return
+		}
+		select {
+		case <-saved:
+		case <-limit.C:
+			m.mu.Lock()
+			m.slow = true
+			m.mu.Unlock()
+			m.log.Warn("a fault is told before it is kept, since the disk is slow; if the agent ends now, it is forgotten", "file", m.path)
+		}
 	}
 }
 
@@ -87,7 +119,22 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// run saves what is noted until ctx ends; end saves the last of it.
+// start has what is noted saved. end, called after whoever notes has ended, saves the last of it.
+func (m *memory) start() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		m.run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+		m.save()
+	}
+}
+
+// run saves what is noted until ctx ends.
 func (m *memory) run(ctx context.Context) {
 	for {
 		var again <-chan time.Time
@@ -115,13 +162,11 @@ func (m *memory) run(ctx context.Context) {
 	}
 }
 
-// end saves what was noted last, after run and whoever notes have ended.
-func (m *memory) end() { m.save() }
-
 func (m *memory) save() {
 	m.mu.Lock()
-	latest := m.latest
+	latest, noted := m.latest, m.noted
 	m.mu.Unlock()
+	defer m.answered(noted)
 	if latest == nil || m.path == "" {
 		return
 	}
@@ -141,6 +186,14 @@ func (m *memory) save() {
 	if m.latest == latest {
 		m.latest = nil
 	}
+}
+
+// answered lets go on who waits for a save of as many snapshots.
+func (m *memory) answered(noted uint64) {
+	m.mu.Lock()
+	m.tried, m.slow = noted, false
+	m.mu.Unlock()
+	m.saves.strike()
 }
 
 // write replaces the file unless it has that content.

@@ -3,7 +3,6 @@ package agent
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -139,7 +139,7 @@ func TestMemoryStartsHonestlyFromWhatItCannotUse(t *testing.T) {
 				t.Errorf("moved aside: %v; log: %s", err, log.String())
 			}
 			m.note(latchedAt(7), false)
-			m.end()
+			m.save()
 			if _, again := openMemory(dir, slog.New(slog.DiscardHandler)); numberIn(again) != 7 {
 				t.Errorf("afterwards it remembers %+v", again)
 			}
@@ -195,9 +195,7 @@ func TestMemoryWorksOnWithoutADiskToWriteTo(t *testing.T) {
 			})
 			log := &sharedLog{}
 			m, _ := quickMemory(dir, slog.New(slog.NewTextHandler(log, nil)))
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() { m.run(ctx); close(done) }()
+			end := m.start()
 			m.note(latchedAt(1), false)
 			await.That(t, "the first save", func() bool { return rememberedIn(dir) == 1 })
 			tc.spoil(t, dir)
@@ -212,8 +210,7 @@ func TestMemoryWorksOnWithoutADiskToWriteTo(t *testing.T) {
 			}
 			tc.mend(t, dir)
 			await.That(t, "what was noted meanwhile is saved, without another note", func() bool { return rememberedIn(dir) == 19 })
-			cancel()
-			<-done
+			end()
 			if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "is kept over a restart again") {
 				t.Errorf("%d lines:\n%s", n, log.String())
 			}
@@ -268,12 +265,12 @@ func TestMemoryWritesOnlyWhatChanged(t *testing.T) {
 	m.save()
 	m, remembered := quickMemory(dir, slog.New(slog.DiscardHandler))
 	m.note(remembered, false)
-	m.end()
+	m.save()
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
 		t.Errorf("the same content was written again (%v)", err)
 	}
 	m.note(latchedAt(2), false)
-	m.end()
+	m.save()
 	if got := rememberedIn(dir); got != 2 {
 		t.Errorf("remembers %d", got)
 	}
@@ -282,7 +279,7 @@ func TestMemoryWritesOnlyWhatChanged(t *testing.T) {
 func TestMemoryWithoutAFolderKeepsNothing(t *testing.T) {
 	m, remembered := openMemory("", slog.New(slog.NewTextHandler(t.Output(), nil)))
 	m.note(latchedAt(1), false)
-	m.end()
+	m.save()
 	if len(remembered.Checks) != 0 {
 		t.Errorf("%+v", remembered)
 	}
@@ -292,13 +289,64 @@ func TestWhatIsSaidIsSavedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	m, _ := openMemory(dir, slog.New(slog.DiscardHandler))
 	m.apart = time.Hour
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { m.run(ctx); close(ended) }()
+	end := m.start()
 	for n := 1; n <= 3; n++ {
 		m.note(latchedAt(n), true)
 		await.That(t, "the file to hold it", func() bool { return rememberedIn(dir) == n })
 	}
-	cancel()
-	<-ended
+	end()
+}
+
+// A fault is in the file when it is told, so that no crash takes back what was told.
+func TestAFaultIsKeptBeforeItIsTold(t *testing.T) {
+	dir := t.TempDir()
+	m, _ := openMemory(dir, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	m.patience = time.Hour
+	defer m.start()()
+	told := 0
+	d := newDiagnosis(diagnosisParts{
+		checks: []health.Check{{Name: "a", Condition: "x/A", Clearing: health.ClearByReboot, Thresholds: health.Thresholds{Failure: 1, Success: 1}}},
+		bootID: "boot", log: slog.New(slog.DiscardHandler), remember: m.note, settle: m.settle,
+		tell: func(r health.Report) {
+			if r.Checks[0].Verdict != health.Fatal {
+				return
+			}
+			told++
+			if want, got := r.Checks[0].Message, strconv.Itoa(rememberedIn(dir)); got != want {
+				t.Errorf("fault %s was told when fault %s was kept", want, got)
+			}
+		},
+	})
+	d.begin()
+	defer d.end()
+	d.observe("a", fine, time.Now())
+	for n := range 20 {
+		d.observe("a", health.Result{Verdict: health.Fatal, Reason: fmt.Sprint("Broken", n), Message: strconv.Itoa(n)}, time.Now())
+	}
+	if told == 0 {
+		t.Error("no fault was told")
+	}
+}
+
+// A disk that hangs holds up one fault, for a moment, and is waited for again once it has answered.
+func TestAFaultWaitsForNoDiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &sharedLog{}
+		m, _ := openMemory(t.TempDir(), slog.New(slog.NewTextHandler(log, nil)))
+		note := func(n int, want time.Duration) { // nothing saves meanwhile
+			t.Helper()
+			m.note(latchedAt(n), true)
+			begun := time.Now()
+			if m.settle(); time.Since(begun) != want {
+				t.Errorf("fault %d waited for %s, want %s", n, time.Since(begun), want)
+			}
+		}
+		note(1, saveFirst)
+		note(2, 0)
+		if n := strings.Count(log.String(), "told before it is kept"); n != 1 {
+			t.Errorf("said %d times:\n%s", n, log.String())
+		}
+		m.save()
+		note(3, saveFirst)
+	})
 }

@@ -69,6 +69,7 @@ func assemble(o Options, host *hostfs.Root, stateDir string, self fettlev1alpha1
 		changed:  p.cluster.transition,
 		lost:     p.cluster.faultLost,
 		remember: kept.note,
+		settle:   kept.settle,
 	})
 	p.diagnosis.scheduler.Looked = func(name string, took time.Duration, r health.Result) {
 		p.board.Looked(name, r, time.Now(), took)
@@ -89,10 +90,10 @@ func assemble(o Options, host *hostfs.Root, stateDir string, self fettlev1alpha1
 // run runs every part until the context ends.
 func (p *parts) run(ctx context.Context) (err error) {
 	p.cluster.started(p.kept.lost)
+	endKeeping := p.kept.start()
 	p.diagnosis.begin()
 	var all sync.WaitGroup
 	all.Go(func() { err = p.diagnosis.scheduler.Run(ctx) })
-	all.Go(func() { p.kept.run(ctx) })
 	all.Go(func() { p.cluster.run(ctx) })
 	all.Go(func() { p.notices.run(ctx) })
 	all.Go(func() { p.runtime.run(ctx) })
@@ -108,7 +109,7 @@ func (p *parts) run(ctx context.Context) (err error) {
 	}
 	all.Wait()
 	p.diagnosis.end()
-	p.kept.end()
+	endKeeping()
 	return err
 }
 
