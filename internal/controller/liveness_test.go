@@ -49,6 +49,8 @@ type agent struct {
 	lease int32
 	// id is the holder of the lease.
 	id string
+	// more condition types of its own, with any prefix.
+	more []string
 
 	mu     sync.Mutex
 	boot   string
@@ -117,7 +119,7 @@ func (a *agent) say(t *testing.T) {
 		"status": fettlev1alpha1.HostStatus{
 			Conditions:     []metav1.Condition{{Type: fettlev1alpha1.HostReady, Status: "True", Reason: fettlev1alpha1.ReasonHeartbeatReceived, Message: "test", LastTransitionTime: now}},
 			Agent:          &fettlev1alpha1.HostAgent{Version: "test", ID: a.id, Mode: "Service", BootID: a.boot, StartedAt: now},
-			ConditionTypes: []string{fettlev1alpha1.ConditionHealthy, fettlev1alpha1.ConditionNetworkReady},
+			ConditionTypes: append([]string{fettlev1alpha1.ConditionHealthy, fettlev1alpha1.ConditionNetworkReady}, a.more...),
 		}}
 	for _, err := range []error{
 		a.w.applyAny(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.node.Name}}, node, "status"),

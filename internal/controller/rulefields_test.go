@@ -151,6 +151,21 @@ func TestRuleFields(t *testing.T) {
 		w.tainted(t, "ageing")
 	})
 
+	t.Run("maxAge does not hold a node whose reporter is a living agent", func(t *testing.T) {
+		alive := &agent{w: w, node: w.node(t, "agents-own", "agents"), boot: "test", lease: 1, id: "test", more: []string{network}}
+		alive.begin(t)
+		w.node(t, "agents-other", "agents")
+		for _, name := range []string{"agents-own", "agents-other"} {
+			w.condition(t, name, network, "True")
+		}
+		w.rule(t, "agents", "agents", maxAge(3*time.Second))
+		w.tainted(t, "agents-other", "r.example.com/agents=pending:NoSchedule")
+		w.editRule(t, "agents", func(r *rule) { r.Spec.Taint.Value = "late" }) // has the controller look at both once more
+		w.tainted(t, "agents-other", "r.example.com/agents=late:NoSchedule")
+		w.settled(t, "agents")
+		w.tainted(t, "agents-own")
+	})
+
 	t.Run("heartbeats alone make the controller write nothing", func(t *testing.T) {
 		w.node(t, "beating", "beating")
 		w.condition(t, "beating", network, "True")
