@@ -71,7 +71,7 @@ func serve(t *testing.T, source told, r health.Report) []string {
 	board.Say(r)
 	o := endpoints.Options{
 		Socket: filepath.Join(dir, "s"), StatusFile: filepath.Join(dir, "status.json"), Board: board, Source: source,
-		Agent: endpoints.Agent{Version: "v1", Node: "gpu-17", Mode: "Service", PID: 42, StartedAt: time.Now().Add(-100 * time.Hour)},
+		Agent: endpoints.Agent{Version: "v1", Node: "gpu-17", Mode: "Service", PID: 42, PublicKey: "hpke-x25519:AAAA", StartedAt: time.Now().Add(-100 * time.Hour)},
 		Log:   slog.New(slog.DiscardHandler),
 	}
 	server := endpoints.New(o)

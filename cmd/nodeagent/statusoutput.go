@@ -74,6 +74,9 @@ func machineLine(h endpoints.Health, now time.Time) string {
 
 func agentLine(a endpoints.Agent, now time.Time) string {
 	line := fmt.Sprintf("%s of node %s, version %s, process %d, up %s", a.Mode, a.Node, a.Version, a.PID, ago(now, a.StartedAt))
+	if a.PublicKey == "" {
+		line += "; NO VALUES CAN BE SEALED TO IT, the journal says why"
+	}
 	if a.Stalled != "" {
 		line += "; STALLED: " + a.Stalled
 	}

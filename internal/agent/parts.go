@@ -78,7 +78,7 @@ func assemble(o Options, host *hostfs.Root, stateDir string, self fettlev1alpha1
 		Socket: o.Config.Endpoints.Socket, MetricsAddress: o.Config.Endpoints.MetricsAddress, StatusFile: o.Config.Endpoints.StatusFile,
 		Agent: endpoints.Agent{
 			Version: self.Version, ID: self.ID, Node: o.NodeName, Mode: self.Mode, PID: os.Getpid(),
-			StartedAt: self.StartedAt.Time, BootID: self.BootID,
+			StartedAt: self.StartedAt.Time, BootID: self.BootID, PublicKey: self.PublicKey,
 		},
 		Board:  p.board,
 		Source: seeing{awake: awake, configuration: p.configuration, cluster: p.cluster.view, credential: p.credential},

@@ -28,6 +28,8 @@ type Agent struct {
 	StartedAt time.Time `json:"startedAt"`
 	// BootID is that of the machine's boot.
 	BootID string `json:"bootID"`
+	// PublicKey is what values for this agent are sealed to. Empty: none can be; the journal says why.
+	PublicKey string `json:"publicKey,omitempty"`
 	// Stalled says why the agent makes no progress; empty while it does.
 	Stalled string `json:"stalled,omitempty"`
 }

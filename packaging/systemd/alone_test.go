@@ -291,6 +291,20 @@ func TestAMachineAlone(t *testing.T) {
 			return code == 0 && !strings.Contains(out, "NOT IN FORCE AS IT STANDS")
 		})
 	})
+	t.Run("a key that others could read is not used, and status says so", func(t *testing.T) {
+		const key, warning = "/var/lib/fettle/sealing.key", "NO VALUES CAN BE SEALED TO IT"
+		for _, tc := range []struct {
+			mode string
+			says bool
+		}{{"0644", true}, {"0600", false}} {
+			f.exec(t, "chmod", tc.mode, key)
+			f.exec(t, "systemctl", "restart", "nodeagent.service")
+			f.await(t, "status of an agent whose key has mode "+tc.mode, func(context.Context) bool {
+				out, code := f.status(t)
+				return code == 0 && strings.Contains(out, warning) == tc.says
+			})
+		}
+	})
 	t.Run("an agent that was killed is seen to be gone, and to be back", func(t *testing.T) {
 		pid := f.show(t, "MainPID")
 		f.exec(t, "systemctl", "kill", "--signal=KILL", "nodeagent.service")
