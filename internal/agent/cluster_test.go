@@ -29,6 +29,8 @@ func TestOnARealAPIServer(t *testing.T) {
 		"fills a host again that was emptied":                fillsAnEmptiedHost,
 		"waits for the node":                                 waitsForTheNode,
 		"follows a node that was deleted and created anew":   followsTheNode,
+		"beats while its reports are swallowed":              beatsWhileReportsAreSwallowed,
+		"beats while a check hangs":                          beatsWhileACheckHangs,
 		"writes nothing to a foreign host":                   sparesAForeignHost,
 		"takes the lease over at once after a restart":       takesOverAtOnce,
 		"one of two agents of a name is silent":              oneOfTwoIsSilent,
