@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"log/slog"
 	"path/filepath"
@@ -121,28 +120,27 @@ func nudge(c chan struct{}) {
 
 // start has what is noted saved. end, called after whoever notes has ended, saves the last of it.
 func (m *memory) start() (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
+	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		m.run(ctx)
+		m.run(stop)
 	}()
 	return func() {
-		cancel()
+		close(stop)
 		<-ended
 		m.save()
 	}
 }
 
-// run saves what is noted until ctx ends.
-func (m *memory) run(ctx context.Context) {
+// run saves what is noted until stop is closed.
+func (m *memory) run(stop <-chan struct{}) {
 	for {
 		var again <-chan time.Time
 		if m.fault != "" {
 			again = time.After(m.againAfter)
 		}
 		select {
-		case <-ctx.Done():
+		case <-stop:
 			return
 		case <-m.wake:
 		case <-again:
@@ -153,7 +151,7 @@ func (m *memory) run(ctx context.Context) {
 		}
 		m.save()
 		select {
-		case <-ctx.Done():
+		case <-stop:
 			return
 		case <-m.hurry:
 			nudge(m.wake)
