@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,6 +103,38 @@ func TestAStateFolderThatTurnedReadOnly(t *testing.T) {
 			t.Errorf("%s start: it is not said:\n%s", start, log.String())
 		}
 	}
+}
+
+// TestAStateFolderThatHangs : an agent starts from what it holds, tells of what it finds, and ends.
+func TestAStateFolderThatHangs(t *testing.T) {
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	write(t, image, "")
+	if err := os.Truncate(image, 16<<20); err != nil {
+		t.Fatal(err)
+	}
+	command := func(words ...string) {
+		t.Helper()
+		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q, which takes root: %v: %s", words, err, out)
+		}
+	}
+	command("mkfs.ext4", "-q", image)
+	command("mount", "-o", "loop", image, dir)
+	t.Cleanup(func() { command("umount", "--lazy", dir) })
+	latched, well := newLone(t, filepath.Join(dir, "latched")), newLone(t, filepath.Join(dir, "well"))
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	write(t, latched.fault, "")
+	latched.live(t, log, "fatal")
+	well.live(t, log, "ok")
+	if err := os.Remove(latched.fault); err != nil {
+		t.Fatal(err)
+	}
+	write(t, well.fault, "")
+
+	command("fsfreeze", "-f", dir)
+	t.Cleanup(func() { command("fsfreeze", "-u", dir) })
+	latched.live(t, log, "fatal")
+	well.live(t, log, "fatal")
 }
 
 // holds reports whether a line holds all of the words.

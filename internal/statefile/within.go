@@ -42,7 +42,7 @@ func within(dir string, work func() error) error {
 	overdue.in[dir]++
 	overdue.Unlock()
 	go func() {
-		_ = <-ended // nobody asks for it any more
+		<-ended //nolint:errcheck // nobody asks for it any more
 		overdue.Lock()
 		defer overdue.Unlock()
 		if overdue.in[dir]--; overdue.in[dir] == 0 {
