@@ -89,7 +89,7 @@ func TestSIGTERMInMidCycle(t *testing.T) {
 	run("touch /etc/relic")
 	// What changes from here on cannot be kept, until just before the end.
 	const inTheWay = stateDir + "/.health.json.tmp" // where a save begins
-	run("mkdir --parents " + inTheWay + "/full") // an empty folder would be cleared away
+	run("mkdir --parents " + inTheWay + "/full")    // an empty folder would be cleared away
 	must(t, one.BreakCNI(ctx))
 	must(t, stack.Await(ctx, "the failed save", journalSays(one.Machine, "cannot be kept over a restart")))
 	must(t, stack.Await(ctx, "the change to be published", broken))
