@@ -485,9 +485,7 @@ func (m *model) spec() readinessv1alpha1.NodeReadinessRuleSpec {
 		if m.chance(15) {
 			c.MaxAge = &metav1.Duration{Duration: modelAge}
 		}
-		// Whether a node passes a bootstrap whose condition has ceased to be, while that does not count yet, depends on when
-		// the rule was looked at; the oracle has no times, so it is not asked.
-		if !once && m.chance(20) {
+		if m.chance(20) {
 			c.For = &readinessv1alpha1.Hold{Adding: &metav1.Duration{Duration: modelHold}, Removing: &metav1.Duration{Duration: modelHold}}
 		}
 		spec.Conditions = append(spec.Conditions, c)

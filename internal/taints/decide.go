@@ -141,7 +141,7 @@ func collect(node *corev1.Node, rules *Rules, seen Seen) said {
 			says.spared = append(says.spared, rule.UID)
 			continue
 		}
-		if fulfilled && rule.BootstrapOnly {
+		if fulfilled && rule.BootstrapOnly && rule.metNow(node, seen) {
 			says.passed = append(says.passed, rule)
 		}
 		for _, t := range rule.Taints {

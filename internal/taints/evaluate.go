@@ -60,6 +60,17 @@ func (r *Rule) counts(node *corev1.Node, required readinessv1alpha1.ConditionReq
 	return r.met(node, required, seen.History, seen.Now)
 }
 
+// metNow reports whether all conditions are as required at the moment, whatever still counts of before. A bootstrap is passed
+// for good, so patience with a condition that has ceased lets a node go unheld, and not pass.
+func (r *Rule) metNow(node *corev1.Node, seen Seen) bool {
+	for _, required := range r.Requirements {
+		if !r.met(node, required, seen.History, seen.Now) {
+			return false
+		}
+	}
+	return true
+}
+
 // met reports whether a requirement is met at the moment.
 func (r *Rule) met(node *corev1.Node, required readinessv1alpha1.ConditionRequirement, history History, now time.Time) bool {
 	return r.current(node, required, history, now).counts == required.RequiredStatus
